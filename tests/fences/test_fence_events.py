@@ -62,6 +62,8 @@ class Case:
 
     def stream(self, frame: Any, **changes: Any) -> ap.Stream[Any]:
         value: Any = ap.Exact("x", "y") if self.exact else ap.Gaussian("x", "y", sigma="sigma")
+        if any(row.thin != 1.0 for row in self.rows):
+            value = ap.Gaussian("x", "y", ellipse=("sigma", "minor", "angle"))
         return ap.Stream(frame, key="key", time="time", value=value, **changes)
 
     @property
@@ -81,8 +83,9 @@ class Case:
 
 
 def table_of(rows: Sequence[naive.Reading]) -> pa.Table:
-    names = ("time", "x", "y", "sigma")
+    names = ("time", "x", "y", "sigma", "angle")
     columns = {name: pa.array([getattr(row, name) for row in rows], pa.float64()) for name in names}
+    columns["minor"] = pa.array([row.thin * row.sigma for row in rows], pa.float64())
     texts = {name: pa.array([getattr(row, name) for row in rows], pa.string()) for name in ("key", "tag")}
     return pa.table({**texts, **columns})
 
@@ -92,7 +95,8 @@ HALVES = st.integers(-6, 6).map(lambda i: i / 2)
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    exact = draw(st.booleans())
+    error = draw(st.sampled_from(("exact", "circle", "ellipse")))
+    exact = error == "exact"
     reading = st.builds(
         naive.Reading,
         key=st.sampled_from("abc"),
@@ -101,6 +105,8 @@ def cases(draw: st.DrawFn) -> Case:
         y=HALVES,
         sigma=st.just(0.0) if exact else st.sampled_from((0.3, 1.0)),
         tag=st.sampled_from("uv"),
+        thin=st.sampled_from((0.9, 0.2)) if error == "ellipse" else st.just(1.0),
+        angle=st.sampled_from((0.0, 30.0, 90.0, 135.0)) if error == "ellipse" else st.just(0.0),
     )
     rows = draw(st.lists(reading, max_size=25, unique_by=lambda row: (row.key, row.time)))
     shapes, radii = [], []
@@ -252,8 +258,12 @@ def _zones() -> pa.Table:
     return pa.table({"query": pa.array(range(32), pa.int64()), "region": wkt, "radius": [*radius, None]})
 
 
-def _moving(frame: Any, **changes: Any) -> ap.Stream[Any]:
-    return ap.Stream(frame, key="id", time="at", value=ap.Position("lat", "lon", sigma=25), **changes)
+CIRCLE = ap.Position("lat", "lon", sigma=25)
+ELLIPSE = ap.Position("lat", "lon", ellipse=(30, 10, 60))
+
+
+def _moving(frame: Any, value: ap.Position = CIRCLE, **changes: Any) -> ap.Stream[Any]:
+    return ap.Stream(frame, key="id", time="at", value=value, **changes)
 
 
 def test_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,15 +271,15 @@ def test_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path, monkey
     monkeypatch.setattr(shared, "SMALL", 0)
     table = _walk(2000, 1)
     asked: dict[str, Any] = {"enter": 0.8, "leave": 0.4, "dwell": "10 minutes"}
-    expected = ap.fence_events(_moving(table), _zones(), **asked)
+    expected = ap.fence_events(_moving(table, ELLIPSE), _zones(), **asked)
     assert {row["event"] for row in expected.to_pylist()} == {"enter", "dwell", "exit"}
     folder = files(tmp_path / "in", table, 700)
-    batch = ap.fence_events(_moving(spark.read.parquet(str(folder))), _zones(), **asked).toArrow()
+    batch = ap.fence_events(_moving(spark.read.parquet(str(folder)), ELLIPSE), _zones(), **asked).toArrow()
     assert batch.schema.names == expected.schema.names
     assert rows_of([batch]) == rows_of([expected])
     bad = ap.rejects(expected).to_pylist()
     assert [row["reason"] for row in bad] == ["bad region"]
-    streamed = ap.fence_events(_moving(read_stream(spark, folder), lateness=5), _zones(), **asked)
+    streamed = ap.fence_events(_moving(read_stream(spark, folder), ELLIPSE, lateness=5), _zones(), **asked)
     found, rejects = drained(streamed, tmp_path / "out")
     assert rows_of([found]) == rows_of([expected])
     assert rejects.select(["reason", "detail"]).to_pylist() == [{k: bad[0][k] for k in ("reason", "detail")}]

@@ -16,8 +16,10 @@ from scipy.special import ndtr
 
 from appulse.errors import BadArgument
 from appulse.kernels import regions as kernels
+from appulse.kernels.geodesic import Earth
+from appulse.model.covariance import of_ellipses, whitening
 from appulse.model.geometries import geometries_of, with_wkb
-from appulse.model.positions import EARTHS
+from appulse.model.positions import EARTHS, degree_scale, metres_of_degrees
 from appulse.model.regions import regions_of
 from tests.helpers import naive_fences as naive
 
@@ -30,6 +32,10 @@ WGS84 = EARTHS["wgs84"]
 
 def _regions(shapes: Sequence[Any]) -> kernels.Regions:
     return regions_of(shapes, [None] * len(shapes), None).arrays
+
+
+def _scale(across: float, along: float) -> Any:
+    return whitening(np.array([[across**2, 0.0, along**2]]))[0]
 
 
 def _star(chance: np.random.Generator, corners: int, *, hole: bool = False) -> Any:
@@ -47,8 +53,35 @@ def test_the_mass_is_that_of_quadrature(seed: int, x: float, y: float, sigma: fl
     shape = _star(chance, int(chance.integers(5, 12)), hole=seed % 2 == 0)
     if not shape.is_valid:
         return
-    found = kernels.mass(_regions([shape]), 0, x, y, 1 / sigma, 1 / sigma)
+    found = kernels.mass(_regions([shape]), 0, x, y, _scale(sigma, sigma))
     assert found == pytest.approx(naive.mass(shape, x, y, sigma, sigma), abs=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 30), st.floats(-4, 4), st.floats(-4, 4), st.sampled_from((1.0, 0.3, 0.01)), st.booleans())
+def test_errors_of_any_covariance_have_the_mass_of_quadrature(
+    seed: int, x: float, y: float, thin: float, on_earth: bool
+) -> None:
+    """Polygons and discs, ellipses that lie in any direction; the bounds hold it."""
+    chance = np.random.default_rng(seed)
+    shape = _star(chance, int(chance.integers(5, 12)), hole=seed % 2 == 0)
+    major, angle = float(np.exp(chance.uniform(-2.5, 1.5))), chance.uniform(0.0, 180.0)
+    spread = of_ellipses(np.array([[major, thin * major, angle]]))
+    radius, earth = float(chance.uniform(0.1, 3.0)), WGS84 if on_earth else None
+    # On the Earth the tangent plane of a small place, whose metres are degrees of our plane.
+    unit = metres_of_degrees(np.array([y]), WGS84)[0] if on_earth else np.ones(2)
+    metres = spread * np.outer(unit, unit)[[0, 0, 1], [0, 1, 1]]
+    scale = degree_scale(np.array([y]), metres, WGS84) if on_earth else whitening(metres)
+    expected = naive.mass(shape, x, y, *naive.ellipse(*spread[0]))
+    if shape.is_valid:
+        regions = _regions([shape])
+        assert kernels.mass(regions, 0, x, y, scale[0]) == pytest.approx(expected, abs=1e-9)
+        low, high = kernels.mass_bounds(regions, 0, x, y, scale[0])
+        assert low <= expected <= high
+    if not on_earth:
+        disc = regions_of([shapely.Point(0.3, 0.2)], [radius], earth).arrays
+        found = kernels.chance(disc, 0, x, y, scale[0], np.zeros(3), spread[0], Earth(1.0, 1.0), False)
+        assert found == pytest.approx(naive.disc_mass(x - 0.3, y - 0.2, radius, *naive.ellipse(*spread[0])), abs=1e-9)
 
 
 @given(st.integers(0, 1 << 30), st.integers(0, 9))
@@ -61,8 +94,8 @@ def test_a_mean_on_the_boundary_has_the_mass_of_its_neighbours(seed: int, where:
     ax, ay, bx, by = regions.edges[where % len(regions.edges)]
     share = (where % 3) / 2
     x, y = ax + share * (bx - ax), ay + share * (by - ay)
-    near = [kernels.mass(regions, 0, x + dx, y + dy, 1.0, 1.0) for dx in (-1e-7, 1e-7) for dy in (-1e-7, 1e-7)]
-    assert kernels.mass(regions, 0, x, y, 1.0, 1.0) == pytest.approx(np.mean(near), abs=1e-6)
+    near = [kernels.mass(regions, 0, x + dx, y + dy, _scale(1.0, 1.0)) for dx in (-1e-7, 1e-7) for dy in (-1e-7, 1e-7)]
+    assert kernels.mass(regions, 0, x, y, _scale(1.0, 1.0)) == pytest.approx(np.mean(near), abs=1e-6)
 
 
 def test_bounds_hold_the_mass_and_are_close() -> None:
@@ -76,8 +109,8 @@ def test_bounds_hold_the_mass_and_are_close() -> None:
     for i in range(len(shapes)):
         widths = []
         for x, y, scale in zip(*chance.uniform(-2, 2, (2, 30)), np.exp(chance.uniform(-2, 3, 30)), strict=True):
-            low, high = kernels.mass_bounds(regions, i, x, y, scale, scale)
-            assert low <= kernels.mass(regions, i, x, y, scale, scale) <= high
+            low, high = kernels.mass_bounds(regions, i, x, y, _scale(1 / scale, 1 / scale))
+            assert low <= kernels.mass(regions, i, x, y, _scale(1 / scale, 1 / scale)) <= high
             widths.append(high - low)
         assert max(widths) < 0.1
         assert i >= 40 or np.median(widths) < 0.02
@@ -87,7 +120,7 @@ def test_a_box_is_a_product_of_intervals() -> None:
     regions = _regions([shapely.box(-1.0, 2.0, 3.0, 2.5)])
     for x, y in ((0.0, 0.0), (-1.0, 2.0), (1.0, 2.25), (3.0, 2.3), (9.0, 2.3)):
         expected = (ndtr((3 - x) / 0.7) - ndtr((-1 - x) / 0.7)) * (ndtr((2.5 - y) / 0.2) - ndtr((2 - y) / 0.2))
-        assert kernels.mass(regions, 0, x, y, 1 / 0.7, 1 / 0.2) == pytest.approx(expected, abs=1e-11)
+        assert kernels.mass(regions, 0, x, y, _scale(0.7, 0.2)) == pytest.approx(expected, abs=1e-11)
 
 
 @given(st.integers(0, 1 << 30))
@@ -171,7 +204,7 @@ def test_lines_and_points_are_their_own_boundary(seed: int) -> None:
     for i, row in enumerate(regions.rows.tolist()):
         found = [kernels.covers(regions.arrays, i, x, y) for x, y in places]
         assert found == shapely.covers(shapes[row], shapely.points(places)).tolist()
-        assert kernels.mass(regions.arrays, i, 0.1, 0.2, 1.0, 1.0) == pytest.approx(0.0, abs=1e-12)
+        assert kernels.mass(regions.arrays, i, 0.1, 0.2, _scale(1.0, 1.0)) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_a_radius_makes_a_corridor() -> None:
@@ -228,7 +261,7 @@ def test_a_region_may_have_many_corners() -> None:
     arrays = _regions([shapely.Polygon(np.column_stack([np.cos(turn), np.sin(turn)]))])
     assert kernels.covers(arrays, 0, 0.7, 0.7)
     assert not kernels.covers(arrays, 0, 0.71, 0.71)
-    assert kernels.mass(arrays, 0, 0.0, 0.0, 1.0, 1.0) == pytest.approx(1.0 - math.exp(-0.5), abs=1e-8)
+    assert kernels.mass(arrays, 0, 0.0, 0.0, _scale(1.0, 1.0)) == pytest.approx(1.0 - math.exp(-0.5), abs=1e-8)
 
 
 def test_coordinates_of_another_system_are_refused() -> None:

@@ -29,6 +29,16 @@ class Reading:
     y: float
     sigma: float = 0.0
     tag: str = ""
+    thin: float = 1.0  # the minor semi-axis, of sigma
+    angle: float = 0.0  # of the major one, clockwise from y
+
+    @property
+    def error(self) -> tuple[float, float, float]:
+        """As `mass` has it."""
+        major, minor = self.sigma**2, (self.thin * self.sigma) ** 2
+        sine, cosine = math.sin(math.radians(self.angle)), math.cos(math.radians(self.angle))
+        both = (major - minor) * sine * cosine
+        return ellipse(major * sine**2 + minor * cosine**2, both, major * cosine**2 + minor * sine**2)
 
 
 @dataclass(frozen=True)
@@ -41,8 +51,16 @@ class Event:
     since: float
 
 
-def mass(shape: Any, x: float, y: float, across: float, along: float) -> float:
-    """Pr{inside} under normal errors of these deviations: over strips between corners, each a sum of intervals."""
+def ellipse(xx: float, xy: float, yy: float) -> tuple[float, float, float]:
+    """The deviation of x, that of y where x is known, and by how much y then changes with x."""
+    return math.sqrt(xx), math.sqrt(yy - xy**2 / xx), xy / xx
+
+
+def mass(shape: Any, x: float, y: float, across: float, along: float, slope: float = 0.0) -> float:
+    """Pr{inside} under normal errors of these deviations: over strips between corners, each a sum of intervals.
+
+    ``along`` is the deviation of y where x is known, and ``slope`` says how y then changes with x.
+    """
     edges = []
     for part in getattr(shape, "geoms", [shape]):
         whole = shapely.orient_polygons(part)
@@ -52,7 +70,12 @@ def mass(shape: Any, x: float, y: float, across: float, along: float) -> float:
     low, high = x - 9 * across, x + 9 * across
     # No strip is wider than half a deviation.
     cuts = np.unique(np.concatenate([np.ravel([[e[0], e[2]] for e in edges]), np.linspace(low, high, 37)]))
-    cuts = cuts[(cuts >= low) & (cuts <= high)]
+    # Nor is one half a width of the strip around an edge in which y may lie on either side.
+    for ax, ay, bx, by in edges:
+        if slope and ax != bx and (rise := (by - ay) / (bx - ax)) != slope:
+            steps = np.arange(-8.0, 9.0) * along / abs(rise - slope)
+            cuts = np.append(cuts, x + (y - ay + rise * (ax - x)) / (rise - slope) + steps)
+    cuts = np.unique(cuts[(cuts >= low) & (cuts <= high)])
     half = 0.5 * np.diff(cuts)[:, None]
     u, weight = (cuts[:-1, None] + half * (_NODES + 1.0)).ravel(), (half * _WEIGHTS).ravel()
     inside = np.zeros(len(u))
@@ -60,9 +83,21 @@ def mass(shape: Any, x: float, y: float, across: float, along: float) -> float:
         if ax != bx:
             between = (u > min(ax, bx)) & (u < max(ax, bx))
             at = ay + (u - ax) / (bx - ax) * (by - ay)
-            inside += between * ndtr((at - y) / along) * (-1.0 if bx > ax else 1.0)
+            inside += between * ndtr((at - y - slope * (u - x)) / along) * (-1.0 if bx > ax else 1.0)
     density = np.exp(-0.5 * ((u - x) / across) ** 2) / (across * math.sqrt(2 * math.pi))
     return float(np.sum(weight * density * inside))
+
+
+def disc_mass(x: float, y: float, radius: float, across: float, along: float, slope: float) -> float:
+    """Pr{inside} of a disc around the origin, as `mass` has errors."""
+    edges = np.linspace(-0.5 * math.pi, 0.5 * math.pi, 2001)
+    half = 0.5 * np.diff(edges)[:, None]
+    angle, weight = (edges[:-1, None] + half * (_NODES + 1.0)).ravel(), (half * _WEIGHTS).ravel()
+    u, h = radius * np.sin(angle), radius * np.cos(angle)
+    at = y + slope * (u - x)
+    inside = ndtr((h - at) / along) - ndtr((-h - at) / along)
+    density = np.exp(-0.5 * ((u - x) / across) ** 2) / (across * math.sqrt(2 * math.pi))
+    return float(np.sum(weight * density * inside * h))
 
 
 def chance(shape: Any, radius: float | None, row: Reading) -> float:
@@ -71,10 +106,12 @@ def chance(shape: Any, radius: float | None, row: Reading) -> float:
         distance = math.hypot(row.x - shape.x, row.y - shape.y)
         if not row.sigma:
             return float(distance <= radius + 1e-9)
+        if row.thin != 1.0:
+            return disc_mass(row.x - shape.x, row.y - shape.y, radius, *row.error)
         return float(ncx2.cdf((radius / row.sigma) ** 2, 2, (distance / row.sigma) ** 2))
     if not row.sigma:
         return float(shapely.covers(shape, shapely.Point(row.x, row.y)))
-    return mass(shape, row.x, row.y, row.sigma, row.sigma)
+    return mass(shape, row.x, row.y, *row.error)
 
 
 def events(
@@ -203,4 +240,4 @@ def _passing(shape: Any, radius: float | None, a: Reading, b: Reading, far: floa
                 for c, d in itertools.pairwise(shapely.get_coordinates(ring)):
                     parts.append(shapely.convex_hull(shapely.MultiPoint([c, d, c - step, d - step])))
         swept = shapely.union_all([part for part in parts if part.area > 0.0])
-    return mass(swept, a.x, a.y, a.sigma, a.sigma)
+    return mass(swept, a.x, a.y, *a.error)

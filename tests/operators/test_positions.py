@@ -274,7 +274,7 @@ def test_conditions_over_uncertain_coordinates(earth: str) -> None:
     points = normal_points(64, 2)
     azimuth, far = np.degrees(np.arctan2(points[:, 0], points[:, 1])), np.hypot(points[:, 0], points[:, 1])
     with np.errstate(divide="ignore"):
-        across, along = 1.0 / degree_scale(lat, sigma, EARTHS[earth]).T
+        across, along, _ = 1.0 / degree_scale(lat, sigma[:, None], EARTHS[earth]).T
     conditions, expected = [], {}
     for i in range(6):
         metres = far * max(sigma[i], 1e-3)

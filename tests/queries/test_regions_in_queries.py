@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyproj
 import pytest
 import shapely
 from hypothesis import given, settings
@@ -17,12 +18,14 @@ import appulse as ap
 from appulse.engines.queries.call import LocalQueries, resolve_queries
 from appulse.engines.spark.queries.parts import routed
 from appulse.engines.spark.tables import unpacked
+from appulse.model.covariance import of_ellipses
 from appulse.model.positions import EARTHS, degree_scale
 from appulse.operators.output import Output
 from appulse.queries.parts import parted
 from tests.helpers import naive_fences as naive
 
 PLANE, NORMAL = ap.Exact("x", "y"), ap.Gaussian("x", "y", sigma=("sx", "sy"))
+LEANING = ap.Gaussian("x", "y", covariance=("sxx", "sxy", "syy"))
 SQUARE = "POLYGON ((0 0, 3 0, 3 3, 0 3, 0 0))"
 
 
@@ -102,11 +105,15 @@ def test_exact_rows_lie_in_what_covers_them(seed: int, conditioned: bool) -> Non
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 1 << 30), st.sampled_from((0.05, 0.3, 0.5, 0.9, 1.0)))
-def test_normal_rows_have_exact_probabilities(seed: int, least: float) -> None:
-    """Ranges, sums of ranges, regions and discs; where the deviation is 0, membership."""
+@given(st.integers(0, 1 << 30), st.sampled_from((0.05, 0.3, 0.5, 0.9, 1.0)), st.sampled_from((NORMAL, LEANING)))
+def test_normal_rows_have_exact_probabilities(seed: int, least: float, value: ap.Gaussian) -> None:
+    """Ranges, sums of ranges, regions and discs, of independent errors and of any covariance."""
     chance = np.random.default_rng(seed)
     rows = _rows(chance, 25)
+    lean = chance.choice([0.0, -0.5, 0.99], 25) * (value is LEANING)
+    sx, sy = rows["sx"].to_numpy(), rows["sy"].to_numpy()
+    for name, column in {"lean": lean, "sxx": sx**2, "sxy": lean * sx * sy, "syy": sy**2}.items():
+        rows = rows.append_column(name, pa.array(column))
     a, b = np.sort(np.round(chance.uniform(-6, 6, 2), 1)).tolist()
     shapes = [shape for shape in _shapes(chance, 5) if shape.area]
     # What each asks for: boxes of x and y that are apart, the loads at which, or a shape.
@@ -121,25 +128,61 @@ def test_normal_rows_have_exact_probabilities(seed: int, least: float) -> None:
     }
     for k, shape in enumerate(shapes):
         asked[f"in {k}"] = (f"ST_Within(x, y, '{shape.wkt}')" + " AND load >= 1" * (k % 2), shape)
+    asked["near"] = (f"ST_DWithin(x, y, 'POINT ({a} {b})', 2.5)", 2.5)
     queries = pa.table({"query": list(asked), "condition": [text for text, _ in asked.values()]})
-    stream = _stream(rows, NORMAL, existence="real")
+    stream = _stream(rows, value, existence="real")
     expected = {}
     for row in rows.to_pylist():
         for name, (_, how) in asked.items():
+            error = naive.ellipse(row["sxx"], row["sxy"], row["syy"])
             if isinstance(how, list):
-                p = sum(_between(row, "x", x) * _between(row, "y", y) * (row["load"] in loads) for x, y, loads in how)
+                p = sum(_in_box(row, x, y, error) * (row["load"] in loads) for x, y, loads in how)
+            elif name == "near":
+                p = naive.disc_mass(row["x"] - a, row["y"] - b, how, *error)
             else:
-                p = (row["load"] >= 1 or name in ("in 0", "in 2", "in 4")) * naive.mass(
-                    how, row["x"], row["y"], row["sx"], row["sy"]
-                )
+                p = (row["load"] >= 1 or name in ("in 0", "in 2", "in 4")) * naive.mass(how, row["x"], row["y"], *error)
             if (p := p * row["real"]) >= least - 1e-9:
                 expected[name, row["key"]] = p
     _same(_found(ap.match_queries(stream, queries, probability=least)), expected, least)
 
 
-def _between(row: dict[str, Any], axis: str, bounds: tuple[float, float]) -> float:
-    low, high = ((bound - row[axis]) / row[f"s{axis}"] for bound in bounds)
-    return float(ndtr(high) - ndtr(low))
+def _in_box(row: dict[str, Any], x: tuple[float, float], y: tuple[float, float], error: Any) -> float:
+    return naive.mass(shapely.box(x[0], y[0], x[1], y[1]), row["x"], row["y"], *error)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_ranges_of_three_coordinates_have_the_mass_of_quadrature(seed: int) -> None:
+    """Of a covariance of any rank; ranges with one end, and coordinates that nothing is asked of."""
+    chance = np.random.default_rng(seed)
+    root = chance.normal(0, 1, (3, 3)) * chance.choice([0.1, 1.0], (3, 1))
+    root[:, 2] *= seed % 3 > 0
+    matrix, mean = root @ root.T, chance.normal(0, 1, 3)
+    columns = {f"c{k}": [entry] for k, entry in enumerate(matrix[np.triu_indices(3)].tolist())}
+    rows = pa.table({"key": [0], "time": [0.0], "x": [mean[0]], "y": [mean[1]], "z": [mean[2]], **columns})
+    x, y, z = (np.sort(chance.normal(0, 1.5, 2)) for _ in range(3))
+    x[0] = x[0] if seed % 2 else -60.0
+    text = f"x <= {x[1]} AND y BETWEEN {y[0]} AND {y[1]}" + f" AND x >= {x[0]}" * (seed % 2)
+    queries = pa.table({"query": [3, 2], "condition": [f"{text} AND z BETWEEN {z[0]} AND {z[1]}", text]})
+    stream = _stream(rows, ap.Gaussian("x", "y", "z", covariance=tuple(columns)))
+    found = dict.fromkeys([("p", 3), ("p", 2)], 0.0) | {
+        ("p", query): p for (query, _), p in _found(ap.match_queries(stream, queries, probability=1e-9)).items()
+    }
+    # Given z, the others are normal, and their mean moves with it.
+    slope, s = matrix[:2, 2] / matrix[2, 2], math.sqrt(matrix[2, 2])
+    rest = matrix[:2, :2] - np.outer(slope, slope) * matrix[2, 2]
+    rest += 1e-9 * np.trace(rest) * np.eye(2) * (seed % 3 == 0)  # a line, as thin as the twin can have it
+    box, error = shapely.box(x[0], y[0], x[1], y[1]), naive.ellipse(rest[0, 0], rest[0, 1], rest[1, 1])
+    for number, (low, high) in ((3, z), (2, (-99.0, 99.0))):
+        edges = np.linspace(max(low, mean[2] - 9 * s), min(high, mean[2] + 9 * s), 33)
+        if edges[0] >= edges[-1]:
+            continue
+        half = 0.5 * np.diff(edges)[:, None]
+        nodes, weights = np.polynomial.legendre.leggauss(12)
+        at, weight = (edges[:-1, None] + half * (nodes + 1)).ravel(), (half * weights).ravel()
+        inside = [naive.mass(box, x, y, *error) for x, y in mean[:2] + np.outer(at - mean[2], slope)]
+        expected = np.sum(weight * np.exp(-0.5 * ((at - mean[2]) / s) ** 2) * inside) / s / math.sqrt(2 * math.pi)
+        assert found["p", number] == pytest.approx(expected, abs=1e-8 if seed % 3 else 1e-4)
 
 
 def test_normal_rows_without_a_deviation_are_exact_ones() -> None:
@@ -159,10 +202,25 @@ def test_positions_have_the_mass_of_their_tangent_plane(lon: float) -> None:
     stream = _stream(rows, ap.Position("lat", "lon", sigma="e"))
     queries = pa.table({"query": ["a"], "region": [around.wkt]})
     (p,) = ap.match_queries(stream, queries, probability=0.01)["probability"].to_pylist()
-    across, along = 1.0 / degree_scale(np.array([48.0]), np.array([30.0]), EARTHS["wgs84"])[0]
+    across, along = 1.0 / degree_scale(np.array([48.0]), np.array([[30.0]]), EARTHS["wgs84"])[0, :2]
     assert p == pytest.approx(naive.mass(around, lon, 48.0, across, along), abs=1e-9)
     (event,) = ap.fence_events(stream, queries, enter=0.01, leave=0.001)["probability"].to_pylist()
     assert event == pytest.approx(p, abs=1e-12)
+    # An ellipse; in metres, and in degrees.
+    ellipse = _stream(rows, ap.Position("lat", "lon", ellipse=("e", 8.0, 30.0)))
+    metres, degrees = of_ellipses(np.array([[30.0, 8.0, 30.0]]))[0], np.array([across, along]) / 30.0
+    error = naive.ellipse(*(metres * degrees[[0, 0, 1]] * degrees[[0, 1, 1]]))
+    disc = pa.table({"query": ["d"], "region": [f"POINT ({(east + 180) % 360 - 180} 48.0001)"], "radius": [50.0]})
+    azimuth, _, apart = pyproj.Geod(ellps="WGS84").inv(lon, 48.0, east, 48.0001)
+    x, y = -apart * np.sin(np.radians(azimuth)), -apart * np.cos(np.radians(azimuth))
+    for asked, expected in (
+        (queries, naive.mass(around, lon, 48.0, *error)),
+        (disc, naive.disc_mass(x, y, 50.0, *naive.ellipse(*metres))),
+    ):
+        (p,) = ap.match_queries(ellipse, asked, probability=0.01)["probability"].to_pylist()
+        assert p == pytest.approx(expected, abs=1e-9)
+        (event,) = ap.fence_events(ellipse, asked, enter=0.01, leave=0.001)["probability"].to_pylist()
+        assert event == pytest.approx(p, abs=1e-12)
     text = f"lon BETWEEN {lon - 0.0003!r} AND 180 AND lat >= 48"
     (q,) = ap.match_queries(stream, pa.table({"query": [1], "condition": [text]}), probability=0.01)[
         "probability"

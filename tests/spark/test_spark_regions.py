@@ -24,7 +24,7 @@ def test_regions_answer_as_in_process(spark: SparkSession, tmp_path: Path) -> No
     zones["condition"] = [None, None, "x > 6"]
 
     def asked(frame: Any, queries: Any, **options: Any) -> Any:
-        stream = ap.Stream(frame, key="k", time="t", value=ap.Gaussian("x", "y", sigma=0.5))
+        stream = ap.Stream(frame, key="k", time="t", value=ap.Gaussian("x", "y", ellipse=(0.7, 0.3, 30)))
         return ap.match_queries(stream, queries, probability=0.3, **options)
 
     def found(frame: Any) -> dict[tuple[int, int], float]:

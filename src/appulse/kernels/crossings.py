@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.capsule import capsule_probability, segment_distance, stretch_within
+from appulse.kernels.capsule import segment_distance, stretch_within
 from appulse.kernels.gaussian import interval
-from appulse.kernels.jit import exact_kernel
+from appulse.kernels.jit import exact_kernel, inlined_kernel
+from appulse.kernels.near_regions import tallness
 from appulse.kernels.regions import RegionIndex, Regions, candidates, side
+from appulse.kernels.swept import in_disc
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
@@ -31,7 +33,7 @@ _PLANE = np.zeros(2, np.int64)
 
 
 class Ways(NamedTuple):
-    """Straight ways, ``begin`` and ``end`` (n, 2), each with deviations in a unit of x and y, infinite for exact ones.
+    """Straight ways, ``begin`` and ``end`` (n, 2), each with the ``scale`` of `appulse.kernels.near_regions.Readings`.
 
     ``unit`` is how many units of radii a unit of x and y is; ``exists`` a probability; ``middles`` those of discs, by
     region. With ``turns`` x is an angle.
@@ -68,11 +70,17 @@ def _meets(regions: Regions, i: int, ax: float, ay: float, bx: float, by: float)
     return False
 
 
+@inlined_kernel
+def _seen(x: float, y: float, scale: Floats) -> tuple[float, float]:
+    """A difference of places in deviations."""
+    return x * scale[0], y * scale[1] + x * scale[2]
+
+
 @exact_kernel
-def _swept(regions: Regions, i: int, ax: float, ay: float, bx: float, by: float, across: float, along: float) -> float:
+def _swept(regions: Regions, i: int, ax: float, ay: float, bx: float, by: float, scale: Floats) -> float:
     """The mass of what a region sweeps."""
     begin, end = regions.start[regions.first[i]], regions.start[regions.first[i + 1]]
-    vx, vy = (bx - ax) * across, (by - ay) * along
+    vx, vy = _seen(bx - ax, by - ay, scale)
     length = math.hypot(vx, vy)
     ux, uy = (vx / length, vy / length) if length > 0.0 else (1.0, 0.0)
     n = end - begin
@@ -80,8 +88,8 @@ def _swept(regions: Regions, i: int, ax: float, ay: float, bx: float, by: float,
     cuts, count = np.empty(n + 2), 0
     for e in range(n):
         for k in range(2):
-            px = (regions.edges[begin + e, 2 * k] - ax) * across
-            py = (regions.edges[begin + e, 2 * k + 1] - ay) * along
+            corner = regions.edges[begin + e, 2 * k : 2 * k + 2]
+            px, py = _seen(corner[0] - ax, corner[1] - ay, scale)
             places[e, 2 * k], places[e, 2 * k + 1] = px * ux + py * uy, py * ux - px * uy
         if -_TAIL < places[e, 1] < _TAIL:
             cuts[count] = places[e, 1]
@@ -124,12 +132,11 @@ def _line(places: Floats, w: float, length: float, met: Floats) -> float:
 def _gap(ways: Ways, n: int, regions: Regions, i: int) -> float:
     """How far a way is from the edges of a region, in deviations."""
     ax, ay = ways.begin[n]
-    across, along = ways.scale[n]
-    least = np.inf
-    vx, vy = (ways.end[n, 0] - ax) * across, (ways.end[n, 1] - ay) * along
+    scale, least = ways.scale[n], np.inf
+    vx, vy = _seen(ways.end[n, 0] - ax, ways.end[n, 1] - ay, scale)
     for e in range(regions.start[regions.first[i]], regions.start[regions.first[i + 1]]):
-        cx, cy = (regions.edges[e, 0] - ax) * across, (regions.edges[e, 1] - ay) * along
-        dx, dy = (regions.edges[e, 2] - ax) * across, (regions.edges[e, 3] - ay) * along
+        cx, cy = _seen(regions.edges[e, 0] - ax, regions.edges[e, 1] - ay, scale)
+        dx, dy = _seen(regions.edges[e, 2] - ax, regions.edges[e, 3] - ay, scale)
         one = vx * cy - vy * cx
         other = vx * dy - vy * dx
         turn = (dx - cx) * -cy - (dy - cy) * -cx
@@ -155,24 +162,31 @@ def passing(ways: Ways, n: int, regions: Regions, i: int, least: float) -> float
     """Probability that a way passes through a region; 0 where it is surely below ``least``."""
     ax, ay = ways.begin[n]
     bx, by = ways.end[n]
-    across, along = ways.scale[n]
-    exists = ways.exists[n]
+    exact, exists = ways.scale[n, 0] == np.inf, ways.exists[n]
     if not math.isnan(regions.radius[i]):
         begin, end = _to_centre(ways, n, i)
         radius = regions.radius[i]
         far, _ = segment_distance(begin, end)
-        if across == np.inf:
+        if exact:
             return exists if far <= radius + 1e-9 * max(1.0, radius) else 0.0
-        deviation = ways.unit[n, 0] / across
-        if (far - radius) / deviation > _TAIL:
+        xx, xy, yy = _covariance(ways, n)
+        if far - radius > _TAIL * math.sqrt(xx + yy):
             return 0.0
-        return float(capsule_probability(begin, end, deviation, radius) * exists)
-    if across == np.inf:
+        return float(in_disc((begin[0], begin[1]), (end[0], end[1]), (xx, xy, yy), radius) * exists)
+    if exact:
         return exists if _meets(regions, i, ax, ay, bx, by) else 0.0
     gap = _gap(ways, n, regions, i)
     if math.exp(-0.5 * gap * gap) * exists < least:
         return 0.0
-    return float(_swept(regions, i, ax, ay, bx, by, across, along) * exists)
+    return float(_swept(regions, i, ax, ay, bx, by, ways.scale[n]) * exists)
+
+
+@exact_kernel
+def _covariance(ways: Ways, n: int) -> tuple[float, float, float]:
+    """The upper triangle of the covariance of the error, in the unit of radii."""
+    across, along = ways.unit[n, 0] / ways.scale[n, 0], ways.unit[n, 1] / ways.scale[n, 1]
+    tilt = ways.scale[n, 2] / ways.scale[n, 0]
+    return across * across, -across * along * tilt, along * along * (1.0 + tilt * tilt)
 
 
 @exact_kernel
@@ -197,7 +211,7 @@ def middle(ways: Ways, n: int, regions: Regions, i: int) -> float:
             return 0.5 * (first + last)
         return float(segment_distance(begin, end)[1])
     ax, ay = ways.begin[n]
-    across, along = ways.scale[n] if ways.scale[n, 0] != np.inf else ways.unit[n]
+    across, along = ways.unit[n]
     vx, vy = (ways.end[n, 0] - ax) * across, (ways.end[n, 1] - ay) * along
     square = vx * vx + vy * vy
     if square == 0.0:
@@ -239,7 +253,7 @@ def cross(index: RegionIndex, regions: Regions, ways: Ways, reach: float, least:
     pairs, figures, found = np.empty((64, 2), np.int64), np.empty((64, 2)), 0
     near = np.empty(64, np.int64)
     for n in range(ways.begin.shape[0]):
-        wide, high = reach / ways.scale[n, 0], reach / ways.scale[n, 1]
+        wide, high = reach / ways.scale[n, 0], reach * tallness(ways.scale[n])
         own_begin, own_end = ways.begin[n, 0], ways.end[n, 0]
         for turn in range(-1, 2):
             shift = 360.0 * turn

@@ -52,19 +52,24 @@ def heading(earth: Earth, px: float, py: float, pz: float, qx: float, qy: float,
 
 
 @exact_kernel
-def turned(spread: Floats, row: int, east: float, north: float) -> tuple[float, float, float]:
-    """Variance along a direction, covariance, and variance across it; ``spread`` may be empty, or have no ellipse."""
-    if spread.shape[0] == 0:
-        return 0.0, 0.0, 0.0
-    if spread.shape[1] < 3:
-        variance = spread[row, 0] * spread[row, 0]
-        return variance, 0.0, variance
-    ee, en, nn = spread[row, 0], spread[row, 1], spread[row, 2]
+def turned_axes(ee: float, en: float, nn: float, east: float, north: float) -> tuple[float, float, float]:
+    """Variance along a direction, covariance, and variance across it."""
     return (
         ee * east * east + 2.0 * en * east * north + nn * north * north,
         (ee - nn) * east * north + en * (north * north - east * east),
         ee * north * north - 2.0 * en * east * north + nn * east * east,
     )
+
+
+@exact_kernel
+def turned(spread: Floats, row: int, east: float, north: float) -> tuple[float, float, float]:
+    """`turned_axes` of a row; ``spread`` may be empty, or have no ellipse."""
+    if spread.shape[0] == 0:
+        return 0.0, 0.0, 0.0
+    if spread.shape[1] < 3:
+        variance = spread[row, 0] * spread[row, 0]
+        return variance, 0.0, variance
+    return turned_axes(spread[row, 0], spread[row, 1], spread[row, 2], east, north)
 
 
 @exact_kernel

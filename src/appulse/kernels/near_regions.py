@@ -53,8 +53,9 @@ class Reach(NamedTuple):
 class Readings(NamedTuple):
     """Readings, those of a thing together and in order of time.
 
-    ``at`` is (x, y), or longitude and latitude; ``scale`` the deviations in a unit of each, infinite for exact ones.
-    ``place`` is Earth-centred, ``sigma`` in the unit of radii, ``exists`` a probability.
+    ``at`` is (x, y), or longitude and latitude; ``scale`` what makes errors independent, of deviation 1, as
+    `appulse.model.covariance.whitening` has it: infinite for exact ones. ``place`` is Earth-centred, ``spread`` in the
+    unit of radii, one deviation or the upper triangle of a covariance; ``exists`` a probability.
     """
 
     thing: Ints
@@ -62,7 +63,7 @@ class Readings(NamedTuple):
     at: Floats
     scale: Floats
     place: Floats
-    sigma: Floats
+    spread: Floats
     exists: Floats
 
 
@@ -76,19 +77,30 @@ class Curve(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Some readings, filled up by the last: where they are, deviations in a unit, and room for what is found of each.
+    """Some readings, filled up by the last: where they are, their ``scale``, and room for what is found of each.
 
-    ``box`` is that of all, west, south, east, north, and then the least of ``across`` and of ``along``.
+    ``wide`` and ``tall`` are the deviations of x and of y; ``box`` is that of all, west, south, east, north, and then
+    the largest of either.
     """
 
     x: Floats
     y: Floats
     across: Floats
     along: Floats
+    tilt: Floats
+    wide: Floats
+    tall: Floats
     parity: Ints
     unsure: Ints
     least: Floats
     box: Floats
+
+
+@exact_kernel
+def tallness(scale: Floats) -> float:
+    """The deviation of y, by what makes errors independent."""
+    tilt = scale[2] / scale[0]
+    return float(math.sqrt(1.0 + tilt * tilt) / scale[1])
 
 
 @exact_kernel
@@ -117,7 +129,7 @@ def _codes(curve: Curve, readings: Readings, first: int, reach: float, on_earth:
     for k in range(out.shape[0]):
         r = first + k
         x, y, across = readings.at[r, 0], readings.at[r, 1], readings.scale[r, 0]
-        wide, tall = reach / across, reach / readings.scale[r, 1]
+        wide, tall = reach / across, reach * tallness(readings.scale[r])
         out[k], count[k] = 0, 0
         if on_earth and abs(x) + TAIL / across >= 180.0:
             count[k] = -1
@@ -168,7 +180,7 @@ def nearby(
         rows = order[g : g + m]
         _gather(group, readings, first, rows)
         exact = readings.scale[first + rows[0], 0] == np.inf
-        wide, tall = reach.box / group.box[4], reach.box / group.box[5]
+        wide, tall = reach.box * group.box[4], reach.box * group.box[5]
         west, south, east, north = group.box[0] - wide, group.box[1] - tall, group.box[2] + wide, group.box[3] + tall
         found = candidates(index, regions, west, south, east, north, near)
         while found > near.shape[0]:
@@ -228,7 +240,7 @@ def nearby(
 def _over_180(index: RegionIndex, regions: Regions, readings: Readings, r: int, reach: float, out: Ints) -> int:
     """The regions near a reading at the 180th meridian; their number."""
     x, y = readings.at[r, 0], readings.at[r, 1]
-    wide, tall = min(360.0, reach / readings.scale[r, 0]), min(180.0, reach / readings.scale[r, 1])
+    wide, tall = min(360.0, reach / readings.scale[r, 0]), min(180.0, reach * tallness(readings.scale[r]))
     found = 0
     for aside in (x, x - 360.0, x + 360.0):
         room = out[min(found, out.shape[0]) :]
@@ -247,8 +259,8 @@ def _over_180(index: RegionIndex, regions: Regions, readings: Readings, r: int, 
 @exact_kernel
 def _room() -> Group:
     """Of a group."""
-    ints, floats = np.empty((2, GROUP), np.int64), np.empty((5, GROUP))
-    return Group(floats[0], floats[1], floats[2], floats[3], ints[0], ints[1], floats[4], np.empty(6))
+    ints, x = np.empty((2, GROUP), np.int64), np.empty((8, GROUP))
+    return Group(x[0], x[1], x[2], x[3], x[4], x[5], x[6], ints[0], ints[1], x[7], np.empty(6))
 
 
 @exact_kernel
@@ -263,20 +275,21 @@ def _gather(group: Group, readings: Readings, first: int, rows: Ints) -> None:
     for f in range(GROUP):
         r = first + rows[min(f, rows.shape[0] - 1)]
         group.x[f], group.y[f] = readings.at[r, 0], readings.at[r, 1]
-        group.across[f], group.along[f] = readings.scale[r, 0], readings.scale[r, 1]
+        group.across[f], group.along[f], group.tilt[f] = readings.scale[r]
+        group.wide[f], group.tall[f] = 1.0 / readings.scale[r, 0], tallness(readings.scale[r])
     box, x, y = group.box, group.x, group.y
     box[0], box[1], box[2], box[3] = x.min(), y.min(), x.max(), y.max()
-    box[4], box[5] = group.across.min(), group.along.min()
+    box[4], box[5] = group.wide.max(), group.tall.max()
 
 
 @inlined_kernel
 def _within(regions: Regions, i: int, group: Group, reach: float) -> np.uint32:
     """Which of a group are within reach of the box of a region, a bit for each."""
     west, south, east, north = regions.box[i, 0], regions.box[i, 1], regions.box[i, 2], regions.box[i, 3]
-    x, y, across, along = group.x, group.y, group.across, group.along
+    x, y = group.x, group.y
     found = np.uint32(0)
     for f in range(GROUP):
-        wide, tall = reach / across[f], reach / along[f]
+        wide, tall = reach * group.wide[f], reach * group.tall[f]
         meets = (west <= x[f] + wide) & (x[f] - wide <= east) & (south <= y[f] + tall) & (y[f] - tall <= north)
         found |= np.uint32(meets) << np.uint32(f)
     return found
@@ -291,8 +304,8 @@ def _in_disc(
     while left:
         f = lowest(left)
         r, bit = first + rows[f], np.uint32(1) << np.uint32(f)
-        x, y, place = readings.at[r, 0], readings.at[r, 1], readings.place[r]
-        if chance(regions, i, x, y, np.inf, np.inf, place, 0.0, earth, on_earth) == 0.0:
+        x, y = readings.at[r, 0], readings.at[r, 1]
+        if chance(regions, i, x, y, readings.scale[r], readings.place[r], readings.spread[r], earth, on_earth) == 0.0:
             bits &= ~bit
         left &= ~bit
     return bits
@@ -374,9 +387,10 @@ def _margins(regions: Regions, i: int, group: Group, most: float, out: Floats) -
     Rounded, unlike `_inside`, but a mean of which the side is open is at 0.
     """
     west, south, east, north = group.box[0], group.box[1], group.box[2], group.box[3]
-    x, y, across, along, parity, least = group.x, group.y, group.across, group.along, group.parity, group.least
+    x, y, across, along, tilt = group.x, group.y, group.across, group.along, group.tilt
+    parity, least = group.parity, group.least
     parity[:], least[:] = 0, most * most
-    wide, tall = most / group.box[4], most / group.box[5]
+    wide, tall = most * group.box[4], most * group.box[5]
     for b in range(regions.first[i], regions.first[i + 1]):
         bounds = regions.bounds[b]
         start, end = regions.start[b], regions.start[b + 1]
@@ -396,8 +410,8 @@ def _margins(regions: Regions, i: int, group: Group, most: float, out: Floats) -
             near = min(ax, bx) <= east + wide and max(ax, bx) >= west - wide
             if near and min(ay, by) <= north + tall and max(ay, by) >= south - tall:
                 for f in range(GROUP):
-                    px, py = (ax - x[f]) * across[f], (ay - y[f]) * along[f]
-                    ex, ey = dx * across[f], dy * along[f]
+                    px, py = (ax - x[f]) * across[f], (ay - y[f]) * along[f] + (ax - x[f]) * tilt[f]
+                    ex, ey = dx * across[f], dy * along[f] + dx * tilt[f]
                     share = min(1.0, max(0.0, -(px * ex + py * ey) / max(ex * ex + ey * ey, 1e-300)))
                     px, py = px + share * ex, py + share * ey
                     least[f] = min(least[f], px * px + py * py)

@@ -27,15 +27,14 @@ _CLEAR = 1e-9
 def place_chance(regions: Regions, fence: int, readings: Readings, r: int, earth: Earth, on_earth: bool) -> float:
     """Pr{inside} of a reading; on the Earth also of its copies beyond the 180th meridian."""
     x, y = readings.at[r, 0], readings.at[r, 1]
-    across, along = readings.scale[r, 0], readings.scale[r, 1]
-    place, sigma = readings.place[r], readings.sigma[r]
-    total = chance(regions, fence, x, y, across, along, place, sigma, earth, on_earth)
+    scale, place, spread = readings.scale[r], readings.place[r], readings.spread[r]
+    total = chance(regions, fence, x, y, scale, place, spread, earth, on_earth)
     if on_earth and math.isnan(regions.radius[fence]):
-        wide = TAIL / across
+        wide = TAIL / scale[0]
         if x + wide >= 180.0:
-            total += chance(regions, fence, x - 360.0, y, across, along, place, sigma, earth, on_earth)
+            total += chance(regions, fence, x - 360.0, y, scale, place, spread, earth, on_earth)
         if x - wide <= -180.0:
-            total += chance(regions, fence, x + 360.0, y, across, along, place, sigma, earth, on_earth)
+            total += chance(regions, fence, x + 360.0, y, scale, place, spread, earth, on_earth)
     return float(min(1.0, total) * readings.exists[r])
 
 
@@ -46,7 +45,7 @@ def chance_bounds(regions: Regions, fence: int, readings: Readings, r: int, on_e
     x, y = readings.at[r, 0], readings.at[r, 1]
     if not math.isnan(regions.radius[fence]) or across == np.inf or (on_earth and abs(x) + TAIL / across >= 180.0):
         return 0.0, exists
-    low, high = mass_bounds(regions, fence, x, y, across, readings.scale[r, 1])
+    low, high = mass_bounds(regions, fence, x, y, readings.scale[r])
     return low * exists, high * exists
 
 
@@ -115,9 +114,8 @@ def matches(
                 near.free[at] = place_chance(regions, i, readings, r, earth, on_earth)
             else:
                 x, y = readings.at[r, 0], readings.at[r, 1]
-                across, along = readings.scale[r, 0], readings.scale[r, 1]
-                place, sigma = readings.place[r], readings.sigma[r]
-                near.free[at] = exists * chance(regions, i, x, y, across, along, place, sigma, earth, on_earth)
+                scale, place, spread = readings.scale[r], readings.place[r], readings.spread[r]
+                near.free[at] = exists * chance(regions, i, x, y, scale, place, spread, earth, on_earth)
         for k in range(upto - begin):
             for at in range(near.begin[k], near.begin[k] + near.many[k]):
                 p = near.free[at]

@@ -7,6 +7,8 @@ A place with a normal error, taken as the origin with lengths in deviations, lie
 
     integral of Phi(x) phi(y) dy  along the boundary
 
+(errors of any covariance become independent by a linear map of the plane, which keeps edges straight)
+
 by Green's theorem. Edges are short or cut into short panels, over which Gauss-Legendre quadrature is exact to 1e-11.
 Far to the right Phi is 1, and the integral needs only where a chain of edges begins and ends; far to the left, above
 and below it is 0. So edges are in blocks with a box each, of which most are done with at once.
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from appulse.kernels.earth_ellipses import heading, turned_axes
 from appulse.kernels.ellipses import plane_probability
 from appulse.kernels.gaussian import ball_probability
 from appulse.kernels.geodesic import geodesic
@@ -339,21 +342,28 @@ def _along(ax: float, ay: float, dx: float, dy: float, tail: float, far: float, 
 
 @exact_kernel
 def _around(
-    regions: Regions, i: int, x: float, y: float, across: float, along: float, tail: float, far: float, rough: bool
+    regions: Regions, i: int, x: float, y: float, scale: Floats, tail: float, far: float, rough: bool
 ) -> tuple[float, float]:
     """The integral along the boundary of a region, and the length of what quadrature was needed for, in deviations."""
     edges, total, length = regions.edges, 0.0, 0.0
+    across, along, tilt = scale[0], scale[1], scale[2]
     for b in range(regions.first[i], regions.first[i + 1]):
         bounds = regions.bounds[b]
-        if (bounds[2] - x) * across < -tail or (bounds[1] - y) * along > tail or (bounds[3] - y) * along < -tail:
+        low, high = (bounds[1] - y) * along, (bounds[3] - y) * along
+        if tilt != 0.0:
+            one, other = (bounds[0] - x) * tilt, (bounds[2] - x) * tilt
+            low, high = low + min(one, other), high + max(one, other)
+        if (bounds[2] - x) * across < -tail or low > tail or high < -tail:
             continue
         begin, end = regions.start[b], regions.start[b + 1]
         if (bounds[0] - x) * across > far:
-            total += _beyond((edges[end - 1, 3] - y) * along, tail) - _beyond((edges[begin, 1] - y) * along, tail)
+            last = (edges[end - 1, 3] - y) * along + (edges[end - 1, 2] - x) * tilt
+            total += _beyond(last, tail) - _beyond((edges[begin, 1] - y) * along + (edges[begin, 0] - x) * tilt, tail)
             continue
         for e in range(begin, end):
-            ay, by = (edges[e, 1] - y) * along, (edges[e, 3] - y) * along
-            ax, bx = (edges[e, 0] - x) * across, (edges[e, 2] - x) * across
+            ax, bx = edges[e, 0] - x, edges[e, 2] - x
+            ay, by = (edges[e, 1] - y) * along + ax * tilt, (edges[e, 3] - y) * along + bx * tilt
+            ax, bx = ax * across, bx * across
             if ay == by or (ax < -tail and bx < -tail) or min(ay, by) > tail or max(ay, by) < -tail:
                 continue
             if ax > far and bx > far:
@@ -366,19 +376,19 @@ def _around(
 
 
 @exact_kernel
-def mass(regions: Regions, i: int, x: float, y: float, across: float, along: float) -> float:
-    """Pr{inside} of a place with normal errors; ``across`` and ``along`` are deviations in a unit of x and of y."""
-    total, _ = _around(regions, i, x, y, across, along, _TAIL, _TAIL, False)  # noqa: FBT003
+def mass(regions: Regions, i: int, x: float, y: float, scale: Floats) -> float:
+    """Pr{inside} of a place with normal errors; ``scale`` as `appulse.model.covariance.whitening` has it."""
+    total, _ = _around(regions, i, x, y, scale, _TAIL, _TAIL, False)  # noqa: FBT003
     return min(1.0, max(0.0, total))
 
 
 @exact_kernel
-def mass_bounds(regions: Regions, i: int, x: float, y: float, across: float, along: float) -> tuple[float, float]:
+def mass_bounds(regions: Regions, i: int, x: float, y: float, scale: Floats) -> tuple[float, float]:
     """A lower and an upper bound on `mass`, some 1e-3 apart, in less than half of its time.
 
     Nodes are fewer, and what lies beyond 4 deviations is left out: both by known errors.
     """
-    total, length = _around(regions, i, x, y, across, along, _NEAR, _FAR, True)  # noqa: FBT003
+    total, length = _around(regions, i, x, y, scale, _NEAR, _FAR, True)  # noqa: FBT003
     edges = regions.start[regions.first[i + 1]] - regions.start[regions.first[i]]
     off = _OFF_TAIL + _OFF_EDGE * edges + _OFF_LENGTH * length
     return max(0.0, total - off), min(1.0, total + off)
@@ -390,29 +400,35 @@ def chance(
     i: int,
     x: float,
     y: float,
-    across: float,
-    along: float,
+    scale: Floats,
     place: Floats,
-    sigma: float,
+    spread: Floats,
     earth: Earth,
     on_earth: bool,
 ) -> float:
-    """Pr{inside} of a row: where it lies, its deviation in units of x and y (infinite: exact), and in metres."""
+    """Pr{inside} of a row: where it lies, what its errors are in units of x and y (infinite: exact), and of radii.
+
+    ``spread`` is one deviation, or the upper triangle of a covariance.
+    """
     if math.isnan(regions.radius[i]):
-        if across == np.inf:
+        if scale[0] == np.inf:
             return 1.0 if covers(regions, i, x, y) else 0.0
-        return mass(regions, i, x, y, across, along)
+        return mass(regions, i, x, y, scale)
     centre, radius = regions.centre[i], regions.radius[i]
     if on_earth:
         distance = geodesic(earth, place[0], place[1], place[2], centre[0], centre[1], centre[2])
     else:
         distance = math.hypot(x - centre[0], y - centre[1])
-    if not on_earth and across != along:
-        x, y = x - centre[0], y - centre[1]
-        return float(plane_probability(x, y, across**-2.0, 0.0, along**-2.0, radius))
-    if sigma == 0.0:
+    if scale[0] == np.inf:
         return 1.0 if distance <= radius + 1e-9 * max(1.0, radius) else 0.0
-    return ball_probability(distance, sigma, radius, 2)
+    if spread.shape[0] < 3:
+        return ball_probability(distance, spread[0], radius, 2)
+    xx, xy, yy = spread[0], spread[1], spread[2]
+    if not on_earth:
+        return plane_probability(x - centre[0], y - centre[1], xx, xy, yy, radius)
+    east, north = heading(earth, place[0], place[1], place[2], centre[0], centre[1], centre[2])
+    xx, xy, yy = turned_axes(xx, xy, yy, east, north)
+    return plane_probability(distance, 0.0, xx, xy, yy, radius)
 
 
 @exact_kernel
@@ -422,16 +438,14 @@ def chances(
     at: Floats,
     scale: Floats,
     place: Floats,
-    sigma: Floats,
+    spread: Floats,
     earth: Earth,
     on_earth: bool,
     out: Floats,
 ) -> None:
     """`chance` of each row in its region ``ids``."""
     for k in range(ids.shape[0]):
-        out[k] = chance(
-            regions, ids[k], at[k, 0], at[k, 1], scale[k, 0], scale[k, 1], place[k], sigma[k], earth, on_earth
-        )
+        out[k] = chance(regions, ids[k], at[k, 0], at[k, 1], scale[k], place[k], spread[k], earth, on_earth)
 
 
 # --- an index: cells of several sizes, each region in those of its own size

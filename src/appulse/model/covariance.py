@@ -7,6 +7,7 @@ a last column more is the deviation of the altitude.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 # A variance may be below zero by this share of the largest: matrices come with the rounding of those who made them.
 _ROUNDING = 1e-9
+# The least variance across an ellipse, of the largest: a millionth of its length.
+_THIN = 1e-12
 _FLAT = 2  # dimensions
 
 
@@ -109,7 +112,7 @@ def widest(spread: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
     found: NDArray[np.float64]
     if isinstance(model, Position):
         flat, above = flat_and_above(spread, model)
-        most = np.sqrt(_extremes(flat, 2)[1]) if flat.shape[1] > 1 else flat[:, 0]
+        most = flat_widest(flat)
         found = most if above.shape[1] == 0 else np.hypot(most, above[:, 0])
         return found if flat.shape[1] == 1 else found * (1.0 + 1e-12)
     d = len(model.columns) if isinstance(model, Gaussian) else 1
@@ -133,10 +136,58 @@ def widest_known(model: Gaussian | Position | Ball) -> float | None:
     return max(sigmas) if len(sigmas) == len(given) else None
 
 
+def known_size(model: Gaussian | Position) -> float | None:
+    """The geometric mean of the semi-axes of all errors in two dimensions, where the model has numbers for them."""
+    flat = model.errors[:3] if model.ellipse is not None else model.errors
+    flat = flat[:1] if isinstance(model, Position) and model.ellipse is None else flat
+    numbers = [entry for entry in flat if isinstance(entry, float)]
+    if len(numbers) < len(flat):
+        return None
+    if isinstance(model, Gaussian) and model.covariance is not None:
+        return math.sqrt(math.sqrt(max(0.0, numbers[0] * numbers[2] - numbers[1] ** 2)))
+    return math.sqrt(numbers[0] * numbers[min(1, len(numbers) - 1)])
+
+
 def flat_and_above(spread: NDArray[np.float64], model: Position) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Of positions: the spread along the Earth, and the deviation of the altitude (n, 0 or 1)."""
     at = 1 if model.ellipse is None else 3
     return spread[:, :at], spread[:, at:]
+
+
+def flat_part(spread: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of values in a plane or on the Earth: one deviation (n, 1), or the upper triangle (n, 3) of two dimensions."""
+    n, width = spread.shape
+    return spread[:, :3] if width > _FLAT else spread[:, :1] if width else np.zeros((n, 1))
+
+
+def flat_widest(spread: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The largest deviation of each `flat_part`."""
+    found: NDArray[np.float64] = spread[:, 0] if spread.shape[1] == 1 else np.sqrt(_extremes(spread, _FLAT)[1])
+    return found
+
+
+def whitening(spread: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What makes errors of two dimensions independent, of deviation 1: x a, and y b + x c, where (a, b, c) is a row.
+
+    Infinite, infinite and 0 where there is no error. One thinner than a millionth of its length is made that wide.
+    """
+    if spread.shape[1] == 1:
+        with np.errstate(divide="ignore"):
+            sharp = 1.0 / spread[:, 0]
+        return np.column_stack([sharp, sharp, np.zeros(len(spread))])
+    xx, xy, yy = spread.T
+    most = _extremes(spread, _FLAT)[1]
+    there = most > 0.0
+    xx = np.where(there, np.maximum(xx, _THIN * most), 1.0)
+    rest = np.where(there, np.maximum(yy - xy * (xy / xx), _THIN * most), 1.0)
+    none = np.where(there, 0.0, np.inf)
+    return np.column_stack([xx**-0.5 + none, rest**-0.5 + none, np.where(there, -xy / xx * rest**-0.5, 0.0)])
+
+
+def unwhitening(scale: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What makes errors (a u, b v + c u) of independent ones, as `whitening` undoes."""
+    across, along, tilt = scale.T
+    return np.column_stack([1.0 / across, 1.0 / along, -tilt / across / along])
 
 
 def deviations(spread: NDArray[np.float64], d: int) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from appulse.errors import BadArgument
 from appulse.kernels.geodesic import Earth, to_centred
 from appulse.model import defects as why
 from appulse.model.columns import floats
-from appulse.model.covariance import checked_deviations, checked_ellipses
+from appulse.model.covariance import checked_deviations, checked_ellipses, whitening
 from appulse.model.uncertainty import MOST_ERROR, Position
 
 if TYPE_CHECKING:
@@ -78,14 +78,19 @@ def given_degrees(table: pa.Table, model: Model) -> NDArray[np.float64] | None:
     return np.column_stack([np.where(np.abs(lon) <= 180.0, lon, np.remainder(lon + 180.0, 360.0) - 180.0), lat])
 
 
-def degree_scale(lat: NDArray[np.float64], sigma: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
-    """Deviations in a degree of longitude and of latitude (n, 2); infinite where there is no error."""
+def metres_of_degrees(lat: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
+    """Metres of a degree of longitude and of latitude (n, 2)."""
     at = np.radians(lat)
     curved = np.hypot(earth.a * np.cos(at), earth.b * np.sin(at))
     across = earth.a**2 / curved * np.maximum(np.cos(at), 1e-9)
     along = (earth.a * earth.b) ** 2 / curved**3
-    with np.errstate(divide="ignore"):
-        scale: NDArray[np.float64] = np.radians(np.column_stack([across, along])) / sigma[:, None]
+    metres: NDArray[np.float64] = np.radians(np.column_stack([across, along]))
+    return metres
+
+
+def degree_scale(lat: NDArray[np.float64], spread: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
+    """`whitening` of errors in metres, for longitudes and latitudes (n, 3)."""
+    scale: NDArray[np.float64] = whitening(spread) * metres_of_degrees(lat, earth)[:, [0, 1, 0]]
     return scale
 
 

@@ -13,7 +13,7 @@ from appulse.kernels.regions import BLOCK, RegionIndex, Regions, entries, fill_s
 from appulse.model.batch import Batch, Ragged
 from appulse.model.geometries import REGION, cut, read, shapely_module, troubles, widened
 from appulse.model.meaning import digest_of
-from appulse.model.positions import centred, degree_scale
+from appulse.model.positions import centred, metres_of_degrees
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,9 +119,10 @@ def _arrays(
 
 
 def most_inside(regions: Regions, sigma: float, earth: Earth | None) -> NDArray[np.float64]:
-    """The most that Pr{inside} of each region can be for normal errors of a deviation, wherever the mean is.
+    """The most that Pr{inside} of each region can be for normal errors, wherever the mean is.
 
-    No set of an area holds more of a normal distribution than the disc of that area around its mean.
+    ``sigma`` is their deviation, or the geometric mean of both axes. No set of an area holds more of a normal
+    distribution than the disc, or the ellipse, of that area around its mean.
     """
     radius = np.where(np.isnan(regions.radius), 0.0, regions.radius)
     a, b = regions.edges[:, :2], regions.edges[:, 2:]
@@ -133,8 +134,7 @@ def most_inside(regions: Regions, sigma: float, earth: Earth | None) -> NDArray[
         # A degree of longitude is longest where the region is nearest to the equator, one of latitude near a pole.
         south, north = regions.box[:, 1], regions.box[:, 3]
         near = np.where((south <= 0.0) & (north >= 0.0), 0.0, np.minimum(np.abs(south), np.abs(north)))
-        unit = np.ones(len(near))
-        area *= degree_scale(near, unit, earth)[:, 0] * degree_scale(np.full(len(near), 90.0), unit, earth)[:, 1]
+        area *= metres_of_degrees(near, earth)[:, 0] * metres_of_degrees(np.full(len(near), 90.0), earth)[:, 1]
     square = np.where(np.isnan(regions.radius), area / np.pi, radius**2)
     most: NDArray[np.float64] = -np.expm1(-square / (2.0 * sigma**2))
     return most

@@ -10,8 +10,8 @@ import numpy as np
 from appulse.kernels import crossings as kernels
 from appulse.kernels.fences import ENTER, EXIT
 from appulse.kernels.tangent import leads
-from appulse.model.covariance import deviations
-from appulse.model.positions import degree_scale, degrees_of
+from appulse.model.covariance import flat_part, whitening
+from appulse.model.positions import degree_scale, degrees_of, metres_of_degrees
 from appulse.operators.legs import LegMaker, routes
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Crossings:
             share = (np.arange(len(owner)) - np.repeat(np.cumsum(parts) - parts, parts)) / parts[owner]
             at = _along(earth, place[owner], route[owner], share, begin[owner])
             to = _along(earth, place[owner], route[owner], share + 1.0 / parts[owner], at)
-            unit = degree_scale(at[:, 1], np.ones(len(owner)), earth)
+            unit = metres_of_degrees(at[:, 1], earth)
             pieces = kernels.Ways(at, to, scale[owner], unit, legs.rows.mass[owner], self._middles, True)  # noqa: FBT003
             first, last = np.cumsum(parts) - parts, np.cumsum(parts) - 1
             whole = kernels.Ways(at[first], to[last], scale, unit[first], legs.rows.mass, self._middles, True)  # noqa: FBT003
@@ -160,17 +160,9 @@ def _outside(
 
 
 def placed(rows: Objects, earth: Earth | None) -> tuple[NDArray[np.float64], ...]:
-    """Where readings are, the deviations in a unit of each coordinate, Earth-centred places, and deviations."""
-    n = len(rows)
+    """Of readings ``at``, ``scale``, ``place`` and ``spread`` of `appulse.kernels.near_regions.Readings`."""
+    spread = flat_part(rows.spread)
     if earth is None:
-        spread = deviations(rows.spread, 2) if rows.spread.shape[1] else np.zeros((n, 1))
-    else:
-        spread = rows.spread[:, :1] if rows.spread.shape[1] else np.zeros((n, 1))
-    sigma = spread[:, 0]
-    if earth is None:
-        with np.errstate(divide="ignore"):
-            scale = np.broadcast_to(1.0 / spread, (n, 2)).copy()
-        return rows.centre, scale, np.zeros((n, 3)), sigma
+        return rows.centre, whitening(spread), np.zeros((len(rows), 3)), spread
     assert rows.degrees is not None  # noqa: S101 - the encoding of a call asks for them
-    scale = degree_scale(rows.degrees[:, 1], sigma, earth)
-    return rows.degrees, scale, rows.centre[:, :3], sigma
+    return rows.degrees, degree_scale(rows.degrees[:, 1], spread, earth), rows.centre[:, :3], spread

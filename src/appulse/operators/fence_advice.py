@@ -13,6 +13,7 @@ import numpy as np
 from appulse.kernels import fences as kernels
 from appulse.kernels.likely_tracks import Motion, compare_visits, draw_tracks
 from appulse.kernels.near_regions import Readings, curve_of
+from appulse.model.covariance import unwhitening, whitening
 from appulse.model.positions import centred
 from appulse.operators.fences import NO_EARTH, NO_TERMS, FencePlan, readings_of
 from appulse.operators.legs import things
@@ -58,18 +59,19 @@ def advise(
     thing = things(rows.key, rows.group)
     order = np.lexsort((rows.time, thing))
     readings = readings_of([rows], thing, rows.time, earth, order)
-    error = readings.scale**-2.0
+    away = unwhitening(readings.scale)
+    error = np.column_stack([away[:, 0] ** 2, away[:, 1] ** 2 + away[:, 2] ** 2])
     path = _unwrapped(readings) if earth is not None else readings.at
     motion = _motion(readings, path, error)
     chance = np.random.default_rng(seed)
-    totals = np.zeros((len(choices), 5))
+    totals, exact = np.zeros((len(choices), 5)), whitening(np.zeros((len(error), 1)))
     for _ in range(draws):
         true_path = np.empty_like(path)
         draw_tracks(readings.thing, path, error, motion, chance.standard_normal((len(path), 4)), true_path)
-        seen_path = true_path + np.sqrt(error) * chance.standard_normal(path.shape)
-        sharp = readings._replace(
-            scale=np.full_like(error, np.inf), sigma=np.zeros(len(error)), exists=np.ones(len(error))
-        )
+        drawn = chance.standard_normal(path.shape)
+        seen_path = true_path + away[:, :2] * drawn
+        seen_path[:, 1] += away[:, 2] * drawn[:, 0]
+        sharp = readings._replace(scale=exact, exists=np.ones(len(error)))
         truth = _visits(_moved(sharp, true_path, earth), regions, earth, 1.0, 1.0)
         seen = _moved(readings, seen_path, earth)
         for k, (enter, leave) in enumerate(choices):

@@ -246,11 +246,11 @@ def readings_of(
     """Rows as kernels take them, in an order of theirs."""
     if not parts:
         none = np.empty((0, 2))
-        return Readings(thing, time, none, none, np.empty((0, 3)), np.empty(0), np.empty(0))
+        return Readings(thing, time, none, np.empty((0, 3)), np.empty((0, 3)), np.empty((0, 1)), np.empty(0))
     columns = zip(*(placed(part, earth) for part in parts), strict=True)
-    at, scale, place, sigma = (_joined(own).take(order, axis=0) for own in columns)
+    at, scale, place, spread = (_joined(own).take(order, axis=0) for own in columns)
     exists = _joined([part.mass for part in parts]).take(order)
-    return Readings(thing[order], time[order], at, scale, place, sigma, exists)
+    return Readings(thing[order], time[order], at, scale, place, spread, exists)
 
 
 def _joined(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:

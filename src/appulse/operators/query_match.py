@@ -10,6 +10,7 @@ from scipy.special import ndtri
 
 from appulse.kernels.gaussian import interval_masses
 from appulse.kernels.near_regions import Readings
+from appulse.kernels.normal_boxes import box_masses
 from appulse.model.positions import centred
 from appulse.queries.keys import doubles_of
 from appulse.queries.places import PLACE_X, PLACE_Y, mass
@@ -52,11 +53,11 @@ class Points:
 
 @dataclass(frozen=True)
 class Normals:
-    """Rows with independent normal errors: ``mean`` and ``sigma`` (n, d) of the coordinates ``names``.
+    """Rows with normal errors: ``mean`` and ``sigma`` (n, d) of the coordinates ``names``.
 
-    ``columns`` are the others. A row may be there several times, ``owner`` says whose copy each is: a place near the
-    180th meridian also lies 360 degrees away, and of all copies what lies between the meridians counts. ``at`` is x and
-    y of a place, ``scale`` the deviations in a unit of each, ``error`` in the unit of radii.
+    ``covariance`` is the upper triangle, None where errors are independent. ``columns`` are the others. A row may be
+    there several times, ``owner`` says whose copy each is: a place near the 180th meridian also lies 360 degrees away,
+    and of all copies what lies between the meridians counts. ``at``, ``scale`` and ``spread`` are those of `Readings`.
     """
 
     columns: Mapping[str, pa.Array]
@@ -65,10 +66,11 @@ class Normals:
     names: tuple[str, ...]
     mean: NDArray[np.float64]
     sigma: NDArray[np.float64]
+    covariance: NDArray[np.float64] | None
     exists: NDArray[np.float64]
     at: NDArray[np.float64]
     scale: NDArray[np.float64]
-    error: NDArray[np.float64]
+    spread: NDArray[np.float64]
     earth: Earth | None
 
     @property
@@ -80,9 +82,8 @@ class Normals:
         """As queries read them, out to so many deviations."""
         names, mean, sigma = self.names, self.mean, self.sigma
         if self.at.shape[1]:
-            with np.errstate(divide="ignore"):
-                sigmas = np.where(np.isinf(self.scale), 0.0, 1.0 / self.scale)
-            names, mean, sigma = (*names, PLACE_X, PLACE_Y), np.hstack([mean, self.at]), np.hstack([sigma, sigmas])
+            flat = sigma[:, :2] if self.earth is None else sigma[:, 1::-1]  # longitude comes second
+            names, mean, sigma = (*names, PLACE_X, PLACE_Y), np.hstack([mean, self.at]), np.hstack([sigma, flat])
         least, most = mean - reach * sigma, mean + reach * sigma
         wide = {name: (least[:, i], most[:, i]) for i, name in enumerate(names)}
         return WideRows(self.columns, self.time, wide)
@@ -123,29 +124,40 @@ def match_normals(queries: QuerySet, rows: Normals, threshold: float | None) -> 
     alone = _in_regions(queries, rows, threshold)
     wide = rows.wide(reach_of(queries, threshold, copied=copied))
     met = queries.meeting(wide, len(rows.owner))
-    probability = rows.exists[met.rows]
     region = queries.regions.of(met.entries)
+    low, high = (np.full((len(region), len(rows.names)), far) for far in (-np.inf, np.inf))
     for i, name in enumerate(rows.names):
-        axis, turns = queries.axis_of(name), copied and i == _LONGITUDE
-        if axis is None and not turns:
-            continue
-        low, high = (np.full(len(region), far) for far in (-np.inf, np.inf))
+        axis = queries.axis_of(name)
         if axis is not None:
-            low, high = doubles_of(met.lows[axis]), doubles_of(met.highs[axis])
-        if turns:  # a region has its own bounds
-            low = np.where(region < 0, np.maximum(low, -180.0), low)
-            high = np.where(region < 0, np.minimum(high, 180.0), high)
-        probability *= interval_masses(low, high, rows.mean[met.rows, i], rows.sigma[met.rows, i])
+            low[:, i], high[:, i] = doubles_of(met.lows[axis]), doubles_of(met.highs[axis])
+        if copied and i == _LONGITUDE:  # a region has its own bounds
+            low[:, i] = np.where(region < 0, np.maximum(low[:, i], -180.0), low[:, i])
+            high[:, i] = np.where(region < 0, np.minimum(high[:, i], 180.0), high[:, i])
+    probability = rows.exists[met.rows] * _in_ranges(rows, met.rows, low, high)
     asked = np.flatnonzero((region >= 0) & (probability > 0.0))
     if len(asked):
         at = met.rows[asked]
-        given = rows.at[at], rows.scale[at], rows.error[at]
+        given = rows.at[at], rows.scale[at], rows.spread[at]
         probability[asked] *= mass(queries.regions.arrays, region[asked], *given, rows.earth)
     owner, slots = rows.owner[met.rows], met.entries
     if alone is not None:
         owner, slots = np.concatenate([owner, alone.row]), np.concatenate([slots, alone.slot])
         probability = np.concatenate([probability, alone.probability])
     return _summed(queries, owner, slots, probability, threshold)
+
+
+def _in_ranges(
+    rows: Normals, at: NDArray[np.int32], low: NDArray[np.float64], high: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The probability that some rows lie in ranges of all their coordinates, pair by pair."""
+    found = np.ones(len(at))
+    if rows.covariance is not None:
+        box_masses(low, high, rows.mean[at], rows.covariance[at], found)
+        return found
+    for i in range(len(rows.names)):
+        if np.isfinite(low[:, i]).any() or np.isfinite(high[:, i]).any():
+            found *= interval_masses(low[:, i].copy(), high[:, i].copy(), rows.mean[at, i], rows.sigma[at, i])
+    return found
 
 
 def _in_regions(queries: QuerySet, rows: Normals, threshold: float | None) -> Found | None:
@@ -155,7 +167,7 @@ def _in_regions(queries: QuerySet, rows: Normals, threshold: float | None) -> Fo
     n = int(rows.owner.max(initial=-1)) + 1  # those behind are copies
     at, none = np.ascontiguousarray(rows.at[:n]), np.empty(0, np.int64)
     place = np.zeros((n, 3)) if rows.earth is None else centred(at[:, 1], at[:, 0], rows.earth)
-    readings = Readings(none, none, at, rows.scale[:n], place, rows.error[:n], rows.exists[:n])
+    readings = Readings(none, none, at, rows.scale[:n], place, rows.spread[:n], rows.exists[:n])
     reach = _TAIL if threshold is None else max(0.0, -float(ndtri(min(threshold, 1.0))))
     return queries.near(rows.wide(0.0), readings, threshold, reach)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from appulse.kernels.geodesic import Earth
 from appulse.kernels.regions import chances
+from appulse.model.covariance import whitening
 from appulse.model.positions import EARTHS, centred
 from appulse.model.regions import Regions, regions_of
 from appulse.model.uncertainty import Position, names
@@ -80,8 +81,8 @@ def membership(
     regions: Regions, ids: NDArray[np.int64], at: NDArray[np.float64], earth: Earth | None
 ) -> NDArray[np.bool_]:
     """Whether exact places (n, 2) lie in regions, pair by pair."""
-    sharp = np.full((len(at), 2), np.inf)
-    return mass(regions, ids, at, sharp, np.zeros(len(at)), earth) > 0.5
+    exact = np.zeros((len(at), 1))
+    return mass(regions, ids, at, whitening(exact), exact, earth) > 0.5
 
 
 def mass(
@@ -89,11 +90,11 @@ def mass(
     ids: NDArray[np.int64],
     at: NDArray[np.float64],
     scale: NDArray[np.float64],
-    sigma: NDArray[np.float64],
+    spread: NDArray[np.float64],
     earth: Earth | None,
 ) -> NDArray[np.float64]:
-    """Pr{inside} of places with normal errors, pair by pair; ``scale`` is deviations in a unit of each coordinate."""
+    """Pr{inside} of places with normal errors, pair by pair; ``scale`` and ``spread`` as of `Readings`."""
     place = np.zeros((len(at), 3)) if earth is None else centred(at[:, 1], at[:, 0], earth)
     out = np.empty(len(at))
-    chances(regions, ids, at, scale, place, sigma, earth or NO_EARTH, earth is not None, out)
+    chances(regions, ids, at, scale, place, spread, earth or NO_EARTH, earth is not None, out)
     return out

@@ -10,6 +10,7 @@ import numpy as np
 from appulse.kernels.near_regions import Curve, Reach, Readings, curve_of
 from appulse.kernels.region_matches import matches
 from appulse.model.batch import Batch
+from appulse.model.covariance import whitening
 from appulse.model.positions import EARTHS, centred
 from appulse.model.regions import NO_REGIONS, index_of, joined, regions_of, taken
 from appulse.queries.index import MOST, NULL
@@ -152,8 +153,8 @@ class QueryRegions:
         """Exact places (n, 2) and the queries whose regions cover them."""
         n, none = len(at), np.empty(0, np.int64)
         place = np.zeros((n, 3)) if self.earth is None else centred(at[:, 1], at[:, 0], self.earth)
-        sharp, at = np.full((n, 2), np.inf), np.ascontiguousarray(at, float)
-        return self.around(Readings(none, none, at, sharp, place, np.zeros(n), np.ones(n)), 1.0, 0.0)
+        at, error = np.ascontiguousarray(at, float), np.zeros((n, 1))
+        return self.around(Readings(none, none, at, whitening(error), place, error, np.ones(n)), 1.0, 0.0)
 
     def around(self, readings: Readings, least: float | None, reach: float, *, turns: bool = False) -> Found:
         """Readings and the queries in whose regions they lie with a probability of ``least`` (None: any above 0).

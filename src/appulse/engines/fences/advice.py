@@ -12,6 +12,7 @@ from appulse.engines.fences.call import EVENTS, resolve_fences
 from appulse.engines.queries.call import CONDITION, UNTIL
 from appulse.engines.thresholds import within_tolerance
 from appulse.errors import BadArgument
+from appulse.model.covariance import flat_part, whitening
 from appulse.model.regions import most_inside
 from appulse.model.times import duration
 from appulse.operators.fence_advice import advise
@@ -73,7 +74,8 @@ def advice_table(
     regions, earth = call.fences.get().regions, call.plan.earth
     exact = [(within_tolerance(high), within_tolerance(low)) for high, low in choices]
     expected = advise(in_canonical_order(rows), regions, earth, exact, duration(tolerance, "tolerance"), draws, seed)
-    sigma = float(rows.spread.min()) if rows.spread.shape[1] else 0.0
+    sharp = whitening(flat_part(rows.spread))
+    sigma = float((sharp[:, 0] * sharp[:, 1]).max()) ** -0.5
     most = most_inside(regions.arrays, sigma, earth) if sigma > 0.0 else np.ones(len(regions.rows))
     columns = [
         [high for high, _ in choices],

@@ -21,6 +21,7 @@ from appulse.engines.thresholds import check_places, within_tolerance
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import defects as why
 from appulse.model.columns import plain_values
+from appulse.model.covariance import known_size
 from appulse.model.geometries import geometries_of
 from appulse.model.meaning import digest_of, real, seconds
 from appulse.model.motion import Straight
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from appulse.model.meaning import Meaning
     from appulse.model.regions import Regions, RegionSet
     from appulse.model.stream import Stream
+    from appulse.model.uncertainty import Model
     from appulse.operators.fences import Happened
 
 EVENTS, VISITS = "events", "visits"
@@ -167,13 +169,6 @@ def resolve_fences(
             f"fence_events() takes places in a plane or on the Earth, and the value of stream {name!r} is {value!r}. "
             "Use ap.Position(lat, lon), or ap.Exact or ap.Gaussian of two columns."
         )
-    if (isinstance(value, Gaussian | Position) and value.ellipse is not None) or (
-        isinstance(value, Gaussian) and value.covariance is not None
-    ):
-        raise BadArgument(
-            f"fence_events() takes one deviation in each direction, and the value of stream {name!r} has an ellipse or "
-            "a covariance. Give sigma=, such as the larger semi-axis."
-        )
     if leave > enter:
         raise BadArgument(
             f"leave={leave:g} is above enter={enter:g}: a thing would leave as it enters. Give leave <= enter."
@@ -282,14 +277,21 @@ def _motion_of(stream: Stream, name: str, crossing: float | None, emit: str) -> 
 def never_entered(regions: Regions, rows: NDArray[np.int64], shown: pa.Table, call: FenceCall) -> pa.Table:
     """Fences too small to be entered, of such ``rows`` of a table, as rejects: they stand all the same."""
     value, enter = call.encoding.model, call.enter
-    sigma = value.sigma if isinstance(value, Gaussian | Position) else None
-    if not (isinstance(sigma, float) and sigma > 0.0):
+    sigma = known_size(value) if isinstance(value, Gaussian | Position) else None
+    if not sigma:
         return call.reject_schema.empty_table()
     most = most_inside(regions, sigma, call.plan.earth)
-    told = f"can never be entered with errors like these: of a reading with sigma={sigma:g} at most "
+    told = f"can never be entered with errors like these: of a reading with {_error_of(value)} at most "
     small = np.flatnonzero(most < call.plan.enter).tolist()
     never = [(int(rows[i]), f"{told}{most[i]:.3g} lies inside, and enter={enter:g}") for i in small]
     return refused_queries(shown, never, call.reject_schema, why.NEVER_TRUE)
+
+
+def _error_of(value: Model) -> str:
+    """What the user gave as the error, as an argument."""
+    given = [(name, getattr(value, name, None)) for name in ("sigma", "ellipse", "covariance")]
+    name, error = next(one for one in given if one[1] is not None and (one[1] != 0.0))
+    return f"{name}={error:g}" if isinstance(error, float) else f"{name}={error}"
 
 
 def fence_table(happened: Happened, call: FenceCall, names: pa.Array | None = None) -> pa.Table:

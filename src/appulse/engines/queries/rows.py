@@ -11,10 +11,10 @@ import pyarrow as pa
 from appulse.engines.queries.tables import column_of
 from appulse.model import uncertainty
 from appulse.model.columns import floats
-from appulse.model.covariance import deviations
+from appulse.model.covariance import deviations, flat_part, flat_widest, whitening
 from appulse.model.encode import as_samples
-from appulse.model.positions import EARTHS, degree_scale, given_degrees
-from appulse.model.uncertainty import Gaussian, Position, is_certain
+from appulse.model.positions import EARTHS, degree_scale, given_degrees, metres_of_degrees
+from appulse.model.uncertainty import Gaussian, Position, in_closed_form, is_certain
 from appulse.operators.query_match import Normals, Points, both, match, match_normals
 from appulse.queries.places import place_of
 
@@ -59,17 +59,15 @@ def _curved(rows: ValidRows, encoding: Encoding) -> NDArray[np.bool_]:
         return np.zeros(len(rows.time), bool)
     lat = np.radians(floats(rows.table[model.lat]))
     most = _CURVED * EARTHS[model.earth].b
-    return rows.values.spread[:, 0] * np.maximum(1.0, np.abs(np.tan(lat))) > most
+    return flat_widest(flat_part(rows.values.spread)) * np.maximum(1.0, np.abs(np.tan(lat))) > most
 
 
 def normal_columns(encoding: Encoding) -> tuple[str, ...]:
-    """The coordinates of values whose errors are normal and independent; none where conditions leave samples."""
+    """The coordinates of values with normal errors; none where conditions are asked of samples."""
     model = encoding.held_as
-    if isinstance(model, Gaussian) and model.sigma is not None:
+    if isinstance(model, Gaussian) and (model.sigma is not None or in_closed_form(model)):
         return model.columns
-    if isinstance(model, Position) and not model.exact and model.ellipse is None:
-        return model.columns
-    return ()
+    return model.columns if isinstance(model, Position) and not model.exact else ()
 
 
 def points_of(rows: ValidRows, encoding: Encoding) -> Points:
@@ -105,27 +103,40 @@ def normals_of(rows: ValidRows, encoding: Encoding) -> Normals:
     n, centre, spread = len(rows.time), rows.values.centre, rows.values.spread
     columns = {name: column_of(rows.table, name) for name in rows.table.column_names if name not in names}
     owner, turn = np.arange(n), np.zeros(n)
-    earth, at, scale, error = None, np.empty((n, 0)), np.empty((n, 0)), np.zeros(n)
+    earth, at, scale, error, covariance = None, np.empty((n, 0)), np.empty((n, 0)), flat_part(spread), None
     if isinstance(model, Position):
-        earth, error = EARTHS[model.earth], spread[:, 0]
+        earth = EARTHS[model.earth]
         degrees = given_degrees(rows.table, model)
         assert degrees is not None  # noqa: S101 - of a position there are some
         scale = degree_scale(degrees[:, 1], error, earth)
-        with np.errstate(divide="ignore"):
-            sigma = np.hstack([1.0 / scale[:, ::-1], spread[:, 1:]])
+        covariance = _in_degrees(error, spread[:, error.shape[1] :], metres_of_degrees(degrees[:, 1], earth))
+        sigma = deviations(covariance, len(names))
         mean = np.hstack([degrees[:, ::-1], centre[:, 3:]])
         far = np.abs(mean[:, 1]) + _TAIL * sigma[:, 1] >= 180.0
         owner = np.concatenate([owner, np.flatnonzero(far)])
         turn = np.concatenate([turn, np.where(mean[far, 1] > 0.0, -360.0, 360.0)])
-        mean, sigma, scale = mean[owner], sigma[owner], scale[owner]
+        mean, sigma, scale, covariance = mean[owner], sigma[owner], scale[owner], covariance[owner]
+        covariance = None if model.ellipse is None else covariance
         mean[:, 1] += turn
         at = mean[:, 1::-1]
     else:
         mean, sigma = centre, np.ascontiguousarray(deviations(spread, centre.shape[1]))
+        covariance = spread if isinstance(model, Gaussian) and model.sigma is None and len(names) > 1 else None
         if place_of(model, encoding.dimensions) is not None:
-            with np.errstate(divide="ignore"):
-                at, scale, error = mean, 1.0 / sigma, sigma[:, 0]
+            at, scale = mean, whitening(error)
     if len(owner) > n:
         columns = {name: column.take(pa.array(owner)) for name, column in columns.items()}
     time, exists, at = rows.time[owner], rows.existence[owner], np.ascontiguousarray(at)
-    return Normals(columns, time, owner, names, mean, sigma, exists, at, scale, error[owner], earth)
+    return Normals(columns, time, owner, names, mean, sigma, covariance, exists, at, scale, error[owner], earth)
+
+
+def _in_degrees(
+    flat: NDArray[np.float64], above: NDArray[np.float64], metres: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The upper triangle of the covariance of latitude, longitude and, if there is one, altitude."""
+    east, north, none = metres[:, 0], metres[:, 1], np.zeros(len(flat))
+    xx, xy, yy = flat.T if flat.shape[1] > 1 else (flat[:, 0] ** 2, none, flat[:, 0] ** 2)
+    around = yy / north**2, xy / (north * east), xx / east**2
+    if not above.shape[1]:
+        return np.column_stack(around)
+    return np.column_stack([around[0], around[1], none, around[2], none, above[:, 0] ** 2])
