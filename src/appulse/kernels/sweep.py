@@ -71,12 +71,15 @@ class Balls(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Pairs to be judged: room for them, and tallies."""
+    """Pairs to be judged: room for them, and tallies.
+
+    Of arrivals that are ``audited`` (empty: none) all rows that were looked at are written as well, from the end on.
+    """
 
     arrival: Ints
     row: Ints
-    counts: Ints  # [rows reached, pruned by the ball test, by Cantelli's inequality]
-    audited: Flags  # arrivals of which all rows that were looked at are written as well, as ``~row``; empty: of none
+    counts: Ints  # [rows reached, pruned by the ball test, by Cantelli's inequality, written from the end]
+    audited: Flags
 
 
 class Probe(NamedTuple):
@@ -214,6 +217,7 @@ def sweep(
     capacity = out_row.shape[0]
     use_grid = heads.shape[0] > 0
     count = 0
+    beside = 0
     rows = np.empty(centre.shape[0] + 1, np.int64)
     room = Room(np.empty(centre.shape[0], np.float64), np.empty(centre.shape[0], np.uint8), rows)
     codes, starts = np.empty(_MOST_CELLS + 1, np.int64), np.empty(_MOST_CELLS + 1, np.int64)
@@ -223,6 +227,7 @@ def sweep(
         store = a_store[p]
         if meets[store]:
             begin = count
+            before = beside
             noted = audited.shape[0] > 0 and audited[p]
             reached = 0
             pruned = 0
@@ -262,7 +267,8 @@ def sweep(
                     if check_differ and (differ[j] == 0 or a_differ[p] == 0 or differ[j] == a_differ[p]):
                         reached -= 1
                         continue
-                    if count == capacity:
+                    if count + beside == capacity:
+                        counts[3] = before
                         return p, linked, low, begin
                     out_arrival[count] = p
                     out_row[count] = j
@@ -274,11 +280,12 @@ def sweep(
                         j = low + rows[i]
                         if check_differ and (differ[j] == 0 or a_differ[p] == 0 or differ[j] == a_differ[p]):
                             continue
-                        if count == capacity:
+                        if count + beside == capacity:
+                            counts[3] = before
                             return p, linked, low, begin
-                        out_arrival[count] = p
-                        out_row[count] = ~j
-                        count += 1
+                        beside += 1
+                        out_arrival[capacity - beside] = p
+                        out_row[capacity - beside] = j
             else:
                 # All cells are looked up before any row is: rows lie anywhere in memory, and are on their way by then.
                 there = 0
@@ -316,11 +323,12 @@ def sweep(
                             continue
                         reached += 1
                         if noted:
-                            if count == capacity:
+                            if count + beside == capacity:
+                                counts[3] = before
                                 return p, linked, low, begin
-                            out_arrival[count] = p
-                            out_row[count] = ~j
-                            count += 1
+                            beside += 1
+                            out_arrival[capacity - beside] = p
+                            out_row[capacity - beside] = j
                         limit_d = reach + radius[j]
                         d2 = 0.0
                         for k in range(d):
@@ -335,7 +343,8 @@ def sweep(
                         if d2 > limit_d * limit_d * (1.0 + SLACK):
                             unlikely += 1
                             continue
-                        if count == capacity:
+                        if count + beside == capacity:
+                            counts[3] = before
                             return p, linked, low, begin
                         out_arrival[count] = p
                         out_row[count] = j
@@ -347,4 +356,5 @@ def sweep(
             if use_grid:
                 link(linked, grid)
             linked += 1
+    counts[3] = beside
     return n, linked, low, count

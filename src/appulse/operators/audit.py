@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from appulse.kernels.audited import choose
 from appulse.operators.pairs import evaluated
 
 if TYPE_CHECKING:
@@ -24,23 +25,12 @@ if TYPE_CHECKING:
 # What two exact ways of computing a probability may differ by.
 _ROUNDING = 1e-9
 _ALL = 1e-300  # below every probability
-_ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93)
 
 
 def chosen(share: float, time: NDArray[np.int64], centre: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which rows are audited: by their time and place alone, so that every engine and every run chooses the same."""
-    word = time.astype(np.uint64)
-    word *= np.uint64(_ODD[0])
-    for k, odd in zip(range(centre.shape[1]), _ODD[1:], strict=False):
-        place = (centre[:, k] + 0.0).view(np.uint64)  # zeros of both signs are one place
-        place *= np.uint64(odd)
-        word ^= place
-    word ^= word >> np.uint64(29)  # as in splitmix64
-    word *= np.uint64(_ODD[1])
-    word ^= word >> np.uint64(32)
-    word *= np.uint64(_ODD[2])
-    word >>= np.uint64(11)
-    some: NDArray[np.bool_] = word < np.uint64(share * 2.0**53)
+    some = np.empty(len(time), bool)
+    choose(time, centre, np.empty(centre.shape[1], np.uint64), np.uint64(share * 2.0**53), some)
     return some
 
 

@@ -215,7 +215,7 @@ class SimilarityJoin(JoinWindows):
         if not self._meets[own][arrivals.store].any():
             store.link_rest()
             return []
-        found, start, tally = [], 0, np.zeros(3, np.int64)
+        found, start, tally = [], 0, np.zeros(4, np.int64)
         oldest, newest = self._reach_of(own, arrivals)
         # Anew in every push: within the lateness rows may come that are older than those of the push before.
         low = int(store.rank_max.view.searchsorted(oldest[0]))
@@ -229,34 +229,17 @@ class SimilarityJoin(JoinWindows):
             out = Candidates(*self._out, tally, audited)
             begin, cursor = start, Cursor(start, store.linked, low)
             start, store.linked, low, n = sweep(cursor, rule, rows, probes, window, balls, grid, out)
+            if beside := int(tally[3]):
+                self.noted = Noted(audited, out.arrival[-beside:], out.row[-beside:])
             if n:
-                found += self._resolve(own, store, arrivals, *self._note(out, n))
-                self._compare(own, store, arrivals)
+                found += self._resolve(own, store, arrivals, out.arrival[:n], out.row[:n])
+            self._compare(own, store, arrivals)
             if start == begin and n == 0 and start < len(arrivals.time):
                 self._out = (np.empty(2 * len(out.row), np.int64), np.empty(2 * len(out.row), np.int64))
         self.counts["candidates"] += int(tally[0])
         self.counts["pruned_reach"] += int(tally[1])
         self.counts["pruned_cantelli"] += int(tally[2])
         return found
-
-    def _note(self, out: Candidates, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The candidates of a sweep; pairs to be audited, which are among them, are noted."""
-        at, rows = out.arrival[:n], out.row[:n]
-        beside = np.flatnonzero(rows < 0) if self.plan.audit else ()
-        if not len(beside):
-            return at, rows
-        self.noted = Noted(out.audited, at[beside], ~rows[beside])
-        # They are of few arrivals, which come in order. Others move up where they are: that is cheaper than a copy.
-        arrivals = np.unique(at[beside])
-        begins, ends = at.searchsorted(arrivals), at.searchsorted(arrivals, "right")
-        filled = int(begins[0])
-        for begin, end, after in zip(begins.tolist(), ends.tolist(), [*begins[1:].tolist(), n], strict=True):
-            kept = begin + np.flatnonzero(rows[begin:end] >= 0)
-            for column in (at, rows):
-                column[filled : filled + len(kept)] = column[kept]
-                column[filled + len(kept) : filled + len(kept) + after - end] = column[end:after]
-            filled += len(kept) + after - end
-        return at[:filled], rows[:filled]
 
     def _note_windows(self, store: WindowBuffer, rule: PairRule, arrivals: Arrivals, asked: ArrivalRows) -> None:
         """Note the pairs of arrivals to be audited, where an index looks at all rows of a window."""

@@ -278,22 +278,24 @@ class WholeJoin:
     def _note(self, part: _Part, join: SimilarityJoin) -> None:
         """Note the pairs that are looked at of the left rows that are audited."""
         left, right = self._rows[part.left], self._rows[part.right]
-        rows = slice(part.begin, part.end)
-        some = np.zeros(part.end, bool)
-        some[rows] = chosen(join.plan.audit, left.time[rows], left.centre[rows])
+        own, some = slice(part.begin, part.end), np.zeros(part.end, bool)
+        some[own] = chosen(join.plan.audit, left.time[own], left.centre[own])
+        audited = np.flatnonzero(some)
+        rows = CellRows(*(column[audited] for column in left))
         rule, strips, _ = self._asked(part)
-        rule, none = rule._replace(limit=_EVERYWHERE), np.empty(0, np.int64)
-        looked, room = [(none, none)], 1 << 10
-        for row in np.flatnonzero(some).tolist():
-            n = 0
-            while True:
-                one, other = np.empty(room, np.int64), np.empty(room, np.int64)
-                until, n, _ = close_rows(row, row + 1, strips, rule, left, right, one, other)
-                if until > row:
-                    break
+        rule = rule._replace(limit=_EVERYWHERE, own=False)
+        looked, room = [(np.empty(0, np.int64), np.empty(0, np.int64))], 1 << 12
+        begin: Whole = 0
+        while begin < len(audited):
+            one, other = np.empty(room, np.int64), np.empty(room, np.int64)
+            begin, n, _ = close_rows(begin, len(audited), strips, rule, rows, right, one, other)
+            if n:
+                looked.append((audited[one[:n]], other[:n]))
+            elif begin < len(audited):
                 room *= 4
-            looked.append((one[:n], other[:n]))
         one, other = (np.concatenate([pairs[i] for pairs in looked]) for i in (0, 1))
+        if join.plan.self_join:
+            one, other = one[other > one], other[other > one]
         join.noted = Noted(some, one, other)
 
     def _sorted(self, table: _Table) -> tuple[_Table, NDArray[np.int64]]:
