@@ -163,6 +163,7 @@ def test_changes_count_for_the_readings_that_come_with_them(given_: Changing, bu
         found.append(watched.push(table_of(batch)))
     found.append(watched.drain())
     assert _found(found) == expected
+    assert all(case.is_carried(row, row["time"]) for table in found for row in table.to_pylist())
     first = Changing(case, (case.rows,), given_.changes[:1])
     stays = ap.fence_events(case.stream(case.table), first.table(0).drop_columns(["change"]), **case.asked)
     assert _found([stays]) == _plain(first.expected())

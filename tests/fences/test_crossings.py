@@ -58,6 +58,7 @@ def test_crossings_are_those_of_the_twin(case: Case) -> None:
         row = min(own, key=lambda row: abs(row["probability"] - one.probability))
         assert row["probability"] == pytest.approx(one.probability, abs=5e-4)
         assert row["since"] is None
+        assert case.is_carried(row, one.begin.time)
         share = (row["time"] - leg[0]) / (leg[1] - leg[0])
         way = shapely.LineString([(one.begin.x, one.begin.y), (one.end.x, one.end.y)])
         at = shapely.line_interpolate_point(way, share, normalized=True)

@@ -47,6 +47,7 @@ class Case:
     enter: float
     leave: float
     dwell: float | None
+    carry: tuple[str, ...] = ()
 
     @property
     def table(self) -> pa.Table:
@@ -64,7 +65,12 @@ class Case:
         value: Any = ap.Exact("x", "y") if self.exact else ap.Gaussian("x", "y", sigma="sigma")
         if any(row.thin != 1.0 for row in self.rows):
             value = ap.Gaussian("x", "y", ellipse=("sigma", "minor", "angle"))
-        return ap.Stream(frame, key="key", time="time", value=value, **changes)
+        return ap.Stream(frame, key="key", time="time", value=value, carry=self.carry, **changes)
+
+    def is_carried(self, event: dict[str, Any], upto: float) -> bool:
+        """Whether the event has what the last reading of its key until then carries."""
+        last = max((row for row in self.rows if row.key == event["key"] and row.time <= upto), key=lambda row: row.time)
+        return all(event[name] == getattr(last, name) for name in self.carry)
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -133,6 +139,7 @@ def cases(draw: st.DrawFn) -> Case:
         enter,
         min(enter, draw(st.sampled_from((0.5, 0.1, 0.9)))),
         draw(st.sampled_from((None, 5.0, 20.0))),
+        draw(st.sampled_from(((), ("tag", "x")))),
     )
 
 
@@ -155,6 +162,7 @@ def test_events_are_those_of_the_twin(case: Case) -> None:
         reported = {name: row[name] for name in ("query", "key", "event", "time", "since")}
         assert reported == {name: getattr(event, name) for name in reported}
         assert row["probability"] == pytest.approx(event.probability, abs=1e-8)
+        assert case.is_carried(row, row["time"])
 
 
 @settings(deadline=None)
@@ -199,6 +207,7 @@ def test_visits_are_the_events_that_end(case: Case) -> None:
         own = [one for one in case.rows if one.key == row["key"] and row["start"] <= one.time < row["end"]]
         assert row["readings"] == len(own)
         assert row["probability"] == pytest.approx(max(inside[row["query"]](one) for one in own), abs=1e-8)
+        assert case.is_carried(row, row["end"])
 
 
 @dataclass
@@ -263,7 +272,7 @@ ELLIPSE = ap.Position("lat", "lon", ellipse=(30, 10, 60))
 
 
 def _moving(frame: Any, value: ap.Position = CIRCLE, **changes: Any) -> ap.Stream[Any]:
-    return ap.Stream(frame, key="id", time="at", value=value, **changes)
+    return ap.Stream(frame, key="id", time="at", value=value, carry="lat", **changes)
 
 
 def test_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,8 @@ def _check(case: Case, steps: list[twin.Step], data: st.DataObject) -> None:
             answers, rejects = played.batch(tables)
             told[0].extend(answers)
             told[1].append(local.push(tables))
-            # That time ends a pair, Spark may tell in the micro-batch after.
+            # Time ends pairs as far as a tile knows it: from its own rows, and from Spark's watermark, which is that of
+            # the micro-batch before. So a pair whose tile got no row that moves the clock ends a micro-batch later.
             assert _entered(told[0]) == _entered(told[1])
             rejected += rejects
             if data.draw(st.integers(0, 5)) == 0:

@@ -24,10 +24,10 @@ _MANY = 1 << 20
 
 
 class Visits(NamedTuple):
-    """Visits that have not ended, those of a thing together: (n, 6) and (n, 2).
+    """Visits that have not ended, those of a thing together: (n, 7) and (n, 2).
 
-    ``whole`` is thing, fence, begin, whether it has dwelt, its readings, and the last time at which the fence holds;
-    ``real`` the highest probability and the last one.
+    ``whole`` is thing, fence, begin, whether it has dwelt, its readings, the last time at which the fence holds, and
+    the row of the last reading; ``real`` the highest probability and the last one.
     """
 
     whole: Ints
@@ -103,12 +103,13 @@ def watch(
 ) -> tuple[Ints, Floats, Ints, Floats]:
     """What happened, and the visits that go on, as `Visits`. A visit to a fence that holds no longer is forgotten.
 
-    Of each event: thing, fence, kind, time, begin of the visit and its readings; its probability and the highest one.
+    Of each event: thing, fence, kind, time, begin of the visit, its readings and the row of its reading; its
+    probability and the highest one. Readings are numbered as rows behind the given visits.
     """
     room = 64 + min(_MANY, 4 * readings.thing.shape[0])
-    happened, chances, events = np.empty((room, 6), np.int64), np.empty((room, 2)), 0
-    kept, highest, going = np.empty((64, 6), np.int64), np.empty((64, 2)), 0
-    own, best, inside = np.empty((8, 6), np.int64), np.empty((8, 2)), 0
+    happened, chances, events = np.empty((room, 7), np.int64), np.empty((room, 2)), 0
+    kept, highest, going = np.empty((64, 7), np.int64), np.empty((64, 2)), 0
+    own, best, inside = np.empty((8, 7), np.int64), np.empty((8, 2)), 0
     near, begin, upto = nearby(index, regions, curve, readings, 0, 0, rules.reach, earth, on_earth), 0, 0
     # Of each fence the last reading that it is near to, counted from 1, and where that stands; 0 once dealt with.
     mark, where = np.zeros(regions.radius.shape[0], np.int64), np.empty(regions.radius.shape[0], np.int64)
@@ -179,6 +180,7 @@ def watch(
                     asked = not stays or (rules.highest and best[k, 0] < min(exists, most)) or (waits and not ahead)
                     if p < 0.0 and asked:
                         p = place_chance(regions, fence, readings, r, earth, on_earth)
+                    own[k, 6] = m + r
                     if not stays:
                         _record(happened, chances, events, own, best, k, EXIT, time, p)
                         events += 1
@@ -189,7 +191,7 @@ def watch(
                         _record(happened, chances, events, own, best, k, DWELL, due, p)
                         events, own[k, 3] = events + 1, 1
                 if stay < k:
-                    for column in range(6):
+                    for column in range(7):
                         own[stay, column] = own[k, column]
                     best[stay, 0], best[stay, 1] = best[k, 0], best[k, 1]
                 stay += 1
@@ -217,6 +219,7 @@ def watch(
                 own[inside, 0], own[inside, 1], own[inside, 2] = thing, fence, time
                 own[inside, 3], own[inside, 4] = 0, 1
                 own[inside, 5] = terms.ends[fence] if limited else NEVER
+                own[inside, 6] = m + r
                 best[inside, 0], best[inside, 1] = p, p
                 _record(happened, chances, events, own, best, inside, ENTER, time, p)
                 events, inside = events + 1, inside + 1
@@ -234,18 +237,18 @@ def _record(
     happened: Ints, chances: Floats, at: int, own: Ints, best: Floats, k: int, kind: int, time: int, probability: float
 ) -> None:
     happened[at, 0], happened[at, 1], happened[at, 2], happened[at, 3] = own[k, 0], own[k, 1], kind, time
-    happened[at, 4], happened[at, 5] = own[k, 2], own[k, 4]
+    happened[at, 4], happened[at, 5], happened[at, 6] = own[k, 2], own[k, 4], own[k, 6]
     chances[at, 0], chances[at, 1] = probability, best[k, 0]
 
 
 @exact_kernel
 def columns(happened: Ints, chances: Floats, order: Ints) -> tuple[Ints, Ints, Ints, Ints, Floats, Ints, Ints, Floats]:
-    """Events in an order: thing, fence, kind, time, probability, begin of the visit, its readings, the highest one."""
+    """Events in an order: row, fence, kind, time, probability, begin of the visit, its readings, the highest one."""
     n = order.shape[0]
-    whole, real = np.empty((6, n), np.int64), np.empty((2, n))
+    whole, real = np.empty((7, n), np.int64), np.empty((2, n))
     for k in range(n):
         at = order[k]
-        for column in range(6):
+        for column in range(7):
             whole[column, k] = happened[at, column]
         real[0, k], real[1, k] = chances[at, 0], chances[at, 1]
-    return whole[0], whole[1], whole[2], whole[3], real[0], whole[4], whole[5], real[1]
+    return whole[6], whole[1], whole[2], whole[3], real[0], whole[4], whole[5], real[1]

@@ -14,7 +14,7 @@ import numpy as np
 from appulse.kernels.fences import DWELL, NEVER
 from appulse.model.strings import Bytes, Labels
 from appulse.operators.fences import Fences, Happened, Visits
-from appulse.operators.legs import things
+from appulse.operators.legs import split_keys, things
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -149,7 +149,8 @@ class ChangingFences:
         over = np.zeros(n, bool)
         if rows is not None:
             labels = [group for group in (visits.group, rows.group) if group is not None]
-            thing = things(Bytes.concat([visits.key, rows.key]), Labels.concat(labels) if labels else None)
+            own_keys, _ = split_keys(Bytes.concat([visits.key, rows.key]), self.plan.carried)
+            thing = things(own_keys, Labels.concat(labels) if labels else None)
             first = np.full(int(thing.max()) + 1, _FOREVER)
             np.minimum.at(first, thing[n:], rows.time)
             over = (visits.fence < standing.known) & (first[thing[:n]] < _FOREVER)
@@ -173,7 +174,7 @@ def _together(found: Sequence[Happened]) -> Happened:
     if len(some) == 1:
         return some[0]
     before = np.cumsum([0, *(len(one.key) for one in some[:-1])]).tolist()
-    some = [one._replace(thing=one.thing + start) for one, start in zip(some, before, strict=True)]
+    some = [one._replace(row=one.row + start) for one, start in zip(some, before, strict=True)]
     key = Bytes.concat([one.key for one in some])
     columns = [np.concatenate(own) for own in zip(*(one[1:] for one in some), strict=True)]
     order = np.argsort(columns[3], kind="stable")

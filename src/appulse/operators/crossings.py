@@ -34,7 +34,7 @@ _FOREVER = np.iinfo(np.int64).max
 
 
 class Crossed(NamedTuple):
-    """Crossings: whose, and a row of events for each, as `appulse.kernels.fences.watch` has them."""
+    """Crossings: the keys of the readings before, and for each an event as `appulse.kernels.fences.watch` has it."""
 
     key: Bytes
     whole: NDArray[np.int64]
@@ -53,9 +53,11 @@ class Passing(NamedTuple):
 class Crossings:
     """Makes legs, and finds those that pass through fences."""
 
-    def __init__(self, motion: Straight, least: float, regions: RegionSet, earth: Earth | None) -> None:
+    def __init__(
+        self, motion: Straight, least: float, regions: RegionSet, earth: Earth | None, *, carried: bool = False
+    ) -> None:
         self._least, self._regions, self._earth = least, regions, earth
-        self._maker = LegMaker(motion, earth)
+        self._maker = LegMaker(motion, earth, carried=carried)
         arrays = regions.arrays
         self._middles = arrays.centre[:, :2] if earth is None else degrees_of(arrays.centre, earth)[:, ::-1]
 
@@ -80,7 +82,7 @@ class Crossings:
         found = Passing(found.leg[free], found.fence[free], found.probability[free], found.at[free])
         time, zeros = legs.rows.time[found.leg], np.zeros(len(found.leg), np.int64)
         when = time + np.floor(found.at * (legs.end[found.leg] - time)).astype(np.int64)
-        whole = np.column_stack([zeros, found.fence, zeros + CROSS, when, time, zeros])
+        whole = np.column_stack([zeros, found.fence, zeros + CROSS, when, time, zeros, zeros])
         return Crossed(legs.rows.key.take(found.leg), whole, found.probability)
 
     def _passing(self, legs: Legs) -> Passing:

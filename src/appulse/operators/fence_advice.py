@@ -147,7 +147,7 @@ def _visits(
     plan = FencePlan(enter, leave, None, False, earth)  # noqa: FBT003 - the highest probability is not asked for
     last = int(readings.time.max(initial=0))
     rules = kernels.Rules(enter, leave, -1, plan.reach, False, last, True)  # noqa: FBT003
-    none = kernels.Visits(np.empty((0, 6), np.int64), np.empty((0, 2)))
+    none = kernels.Visits(np.empty((0, 7), np.int64), np.empty((0, 2)))
     arrays, index = regions.arrays, regions.index
     curve = curve_of(arrays, index.level)
     around = earth or NO_EARTH, earth is not None

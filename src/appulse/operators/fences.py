@@ -20,7 +20,7 @@ from appulse.kernels.near_regions import TAIL, Reach, Readings, curve_of
 from appulse.model.batch import Batch, Ragged
 from appulse.model.strings import Bytes, Labels
 from appulse.operators.crossings import Crossings, placed, stays_of
-from appulse.operators.legs import things
+from appulse.operators.legs import split_keys, things
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ class FencePlan:
     """What is asked: a thing is in from ``enter`` on and out below ``leave``; ``dwell`` in microseconds.
 
     ``highest``: whether the highest probability of a visit is asked for. Between readings that ``motion`` joins, what
-    is outside passes through with at least ``crossing``.
+    is outside passes through with at least ``crossing``. ``carried``: columns travel behind the keys of readings.
     """
 
     enter: float
@@ -53,6 +53,7 @@ class FencePlan:
     earth: Earth | None
     crossing: float | None = None
     motion: Straight | None = None
+    carried: bool = False
 
     @property
     def reach(self) -> Reach:
@@ -80,6 +81,8 @@ Held: TypeAlias = Ragged["NDArray[np.int64]"]
 @dataclass(frozen=True)
 class Visits(Batch):
     """Visits that have not ended; times in microseconds, ``fence`` by its place among the regions.
+
+    ``key`` is that of the last reading, with the columns that it carries.
 
     ``ends`` is the last time at which the fence holds, as far as the last reading knew (None: they all hold on).
     """
@@ -110,13 +113,13 @@ def whole_visits(visits: Visits) -> Visits:
 
 
 class Happened(NamedTuple):
-    """Events, in order of time: whose they are, at which fence, of which kind, when, and of which visit.
+    """Events, in order of time: of which reading they are, at which fence, of which kind, when, and of which visit.
 
-    ``key`` has the keys of all things, and ``thing`` the place of each event's among them.
+    ``key`` has the keys of readings, with the columns that they carry, and ``row`` the place of each event's there.
     """
 
     key: Bytes
-    thing: NDArray[np.int64]
+    row: NDArray[np.int64]
     fence: NDArray[np.int64]
     kind: NDArray[np.int64]
     time: NDArray[np.int64]
@@ -135,7 +138,7 @@ class Fences:
         self.visits: Visits | None = None
         self.crossings: Crossings | None = None
         if plan.motion is not None and plan.crossing is not None:
-            self.crossings = Crossings(plan.motion, plan.crossing, regions, plan.earth)
+            self.crossings = Crossings(plan.motion, plan.crossing, regions, plan.earth, carried=plan.carried)
 
     def push(self, rows: Objects | None, complete: int, last: int | None, held_of: Held | None = None) -> Happened:
         """Take in the readings of complete ticks, in canonical order; none before ``complete`` is to come.
@@ -155,7 +158,7 @@ class Fences:
         groups = ([] if held is None else [held.group]) + [part.group for part in parts]
         labels = [one for one in groups if one is not None]
         group = Labels.concat(labels) if labels else None
-        thing = things(key, group)
+        thing = things(split_keys(key, plan.carried)[0], group)
         visits = _held(held, thing[:known])
         own = np.concatenate([part.time for part in parts]) if parts else np.empty(0, np.int64)
         by_time = _order(own)  # stable: canonical order within a time
@@ -181,35 +184,38 @@ class Fences:
             plan.earth or NO_EARTH,
             plan.earth is not None,
         )
-        first = np.zeros(int(thing.max()) + 1, np.int64)
-        first[thing[::-1]] = np.arange(len(thing))[::-1]  # a row of each thing
+        for events in (found, kept):  # rows as they came, not in the order of kernels
+            fresh = events[:, 6] >= known
+            events[fresh, 6] = known + order[events[fresh, 6] - known]
         legs = None if self.crossings is None else self.crossings.legs(parts, complete, ended=last is not None)
-        crossed = None
+        last_keys = key.take(kept[:, 6])
+        last_groups = None if group is None else group.take(kept[:, 6])
         if self.crossings is not None and legs is not None and len(legs):
             stays = stays_of(visits.whole, found)
+            first = np.zeros(int(thing.max()) + 1, np.int64)
+            first[thing[::-1]] = np.arange(len(thing))[::-1]  # a row of each thing
             labels = [one for one in (group, legs.rows.group) if one is not None]
-            both = things(Bytes.concat([key, legs.rows.key]), Labels.concat(labels) if labels else None)
+            own, _ = split_keys(Bytes.concat([key, legs.rows.key]), plan.carried)
+            both = things(own, Labels.concat(labels) if labels else None)
             stays[:, 0] = both[first[stays[:, 0]]]
             crossed = self.crossings.of(legs, both[len(key) :], stays)
+            crossed.whole[:, 6] = len(key) + np.arange(len(crossed.key))
+            key = Bytes.concat([key, crossed.key])
+            found = np.vstack([found, crossed.whole])
+            chances = np.vstack([chances, np.column_stack([crossed.probability] * 2)])
         self.visits = Visits(
-            key.take(first[kept[:, 0]]),
+            last_keys,
             kept[:, 1].copy(),
             kept[:, 2].copy(),
             kept[:, 3].copy(),
             kept[:, 4].copy(),
             best[:, 0].copy(),
             best[:, 1].copy(),
-            None if group is None else group.take(first[kept[:, 0]]),
+            last_groups,
             kept[:, 5].copy(),
         )
-        whose = key.take(first)
-        if crossed is not None:
-            crossed.whole[:, 0] = len(whose) + np.arange(len(crossed.key))
-            whose = Bytes.concat([whose, crossed.key])
-            found = np.vstack([found, crossed.whole])
-            chances = np.vstack([chances, np.column_stack([crossed.probability] * 2)])
         # Those of a thing are in order.
-        return Happened(whose, *kernels.columns(found, chances, _order(found[:, 3])))
+        return Happened(key, *kernels.columns(found, chances, _order(found[:, 3])))
 
     def __len__(self) -> int:
         pending = None if self.crossings is None else self.crossings.pending
@@ -229,10 +235,11 @@ class Fences:
 
 def _held(visits: Visits | None, thing: NDArray[np.int64]) -> kernels.Visits:
     if visits is None:
-        return kernels.Visits(np.empty((0, 6), np.int64), np.empty((0, 2)))
+        return kernels.Visits(np.empty((0, 7), np.int64), np.empty((0, 2)))
     order = np.argsort(thing, kind="stable")
     ends = np.full(len(visits), kernels.NEVER) if visits.ends is None else visits.ends
-    whole = np.column_stack([thing, visits.fence, visits.since, visits.dwelt, visits.readings, ends])[order]
+    row = np.arange(len(visits))
+    whole = np.column_stack([thing, visits.fence, visits.since, visits.dwelt, visits.readings, ends, row])[order]
     return kernels.Visits(whole, np.column_stack([visits.highest, visits.last])[order])
 
 

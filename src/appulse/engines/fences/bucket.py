@@ -67,7 +67,8 @@ class FenceBucket(WaitingBucket):
         rows, held = None, None
         if released:
             call, whole = self.call, in_canonical_order(Objects.concat(released))
-            rows, held = judged(whole, call.encoding, call.types, call.fences.get().terms)
+            terms = call.fences.get().terms
+            rows, held = judged(whole, call.encoding, call.types, terms, carried=call.plan.carried)
         table = fence_table(self.operator.push(rows, self.complete, self._last, held), self.call)
         self.output.add(len(table))
         return [table] if len(table) else []

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.arguments import one_of
-from appulse.engines.carrying import refuse_carry
+from appulse.engines.carrying import carried_by, carried_of, refuse_repeated
 from appulse.engines.encounters.call import of_motion
 from appulse.engines.fences.terms import check_terms, columns_of, terms_of, types_of
-from appulse.engines.meaning import of_call, of_stream, of_types
+from appulse.engines.meaning import of_call, of_stream, of_type, of_types
 from appulse.engines.objects import ObjectsCall
 from appulse.engines.queries.call import CHANGE, CONDITION, UNTIL, refused_queries, until_of
 from appulse.engines.schemas import check_partitions, encoding_of, known_dimensions
@@ -51,7 +51,7 @@ EVENTS, VISITS = "events", "visits"
 EmitFences: TypeAlias = Annotated[str, one_of(EVENTS, VISITS)]
 KINDS = ("enter", "dwell", "exit", "cross")
 _PLANE = 2
-_DEFAULTS: Meaning = {"dwell": None, "emit": EVENTS, "crossing": None, "motion": None}
+_DEFAULTS: Meaning = {"dwell": None, "emit": EVENTS, "crossing": None, "motion": None, "carry": []}
 
 
 class FenceSet(NamedTuple):
@@ -96,6 +96,7 @@ class FenceCall(ObjectsCall):
     crossing: float | None = None
     given_fences: pa.Table = field(default_factory=lambda: pa.table({}))  # where they may change
     types: Columns = ()  # of what conditions may name
+    carried: Columns = ()  # what answers have of readings
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
@@ -123,9 +124,9 @@ class FenceCall(ObjectsCall):
         own = [(QUERY, self.query_type), ("key", self.key_type)]
         if self.emit == VISITS:
             span = [("start", self.time_type), ("end", self.time_type), ("readings", pa.int64())]
-            return pa.schema([*own, *span, ("probability", pa.float64())])
+            return pa.schema([*own, *span, ("probability", pa.float64()), *self.carried])
         what = [("event", pa.string()), ("time", self.time_type), ("probability", pa.float64())]
-        return pa.schema([*own, *what, ("since", self.time_type)])
+        return pa.schema([*own, *what, ("since", self.time_type), *self.carried])
 
     def meaning(self) -> Meaning:
         """What is asked, in plain JSON."""
@@ -139,6 +140,7 @@ class FenceCall(ObjectsCall):
             "crossing": None if self.crossing is None else real(self.crossing),
             "motion": None if self.plan.motion is None else of_motion(self.plan.motion),
             "types": of_types([("query", self.query_type), ("key", self.key_type), ("time", self.time_type)]),
+            "carry": [[name, of_type(kind)] for name, kind in self.carried],
         }
         return of_call("fence_events", arguments, _DEFAULTS)
 
@@ -175,16 +177,13 @@ def resolve_fences(
         )
     if stream.order != "time":
         raise BadArgument(f"Stream {name!r} has order={stream.order!r}: visits go by time. Leave order out.")
-    refuse_carry([stream], "fence_events", "an event may be of no reading")
     check_partitions([stream], [schema], [name])
     check_places([stream], [name])
     if plane and stream.where:
         raise BadArgument("fence_events() takes no filter of uncertain values. Filter the frame before the call.")
     known_dimensions([name], [value], [schema])
     motion = _motion_of(stream, name, crossing, emit)
-    waits = None if dwell is None else duration(dwell, "dwell")
-    if waits == 0:
-        raise BadArgument("dwell=0: a thing would dwell as it enters. Give a duration above 0, or leave it out.")
+    waits = _waits(dwell)
     encoding = replace(encoding_of(replace(stream, name=name), schema), degrees=True)
     earth = earth_of([value])
     check_fences(fences.schema, (QUERY, REGION))
@@ -195,12 +194,22 @@ def resolve_fences(
             "Leave crossing out, or these columns."
         )
     types = types_of(encoding, schema) if conditional else ()
-    encoding = replace(encoding, carry=types if changing else columns_of(fences, types))
+    carried = carried_of(stream, schema, name)
+    encoding = replace(encoding, carry=_both(types if changing else columns_of(fences, types), carried))
     regions = regions_of(geometries_of(fences), radii_of(fences, "fences"), earth)
     names = plain_values(fences[QUERY]).take(pa.array(regions.rows))
     passes = None if crossing is None else within_tolerance(crossing)
     call = FenceCall(
-        FencePlan(within_tolerance(enter), within_tolerance(leave), waits, emit == VISITS, earth, passes, motion),
+        FencePlan(
+            within_tolerance(enter),
+            within_tolerance(leave),
+            waits,
+            emit == VISITS,
+            earth,
+            passes,
+            motion,
+            bool(carried),
+        ),
         encoding,
         Own(FenceSet(regions, names)),
         names.type,
@@ -216,7 +225,9 @@ def resolve_fences(
         on_reject=on_reject,
         max_output=options.max_output,
         types=types,
+        carried=carried,
     )
+    refuse_repeated(call.answer_schema)
     check_terms(fences.schema, call.time_type, types)
     call = replace(call, digest=_with_terms(call.digest, fences, encoding.unit))
     shown = fences.drop_columns([REGION]) if len(fences.column_names) > 1 else fences
@@ -250,6 +261,11 @@ def check_fences(schema: pa.Schema, needed: Sequence[str], more: str = "") -> No
         raise BadArgument(f"Fences have a column {unknown[0]!r}. {advice}")
 
 
+def _both(some: Columns, others: Columns) -> Columns:
+    """The columns that are among either."""
+    return tuple(dict([*some, *others]).items())
+
+
 def _with_terms(digest: str, fences: pa.Table, unit: str) -> str:
     """The digest of fences that also says under which conditions and until when they hold, where they do."""
     said = []
@@ -258,6 +274,14 @@ def _with_terms(digest: str, fences: pa.Table, unit: str) -> str:
     if (until := until_of(fences, unit)[0]) is not None:
         said.append(until.tobytes())
     return digest_of([digest.encode(), *said]) if said else digest
+
+
+def _waits(dwell: Any) -> int | None:
+    """How long a thing is inside until it has dwelt, in microseconds."""
+    waits = None if dwell is None else duration(dwell, "dwell")
+    if waits == 0:
+        raise BadArgument("dwell=0: a thing would dwell as it enters. Give a duration above 0, or leave it out.")
+    return waits
 
 
 def _motion_of(stream: Stream, name: str, crossing: float | None, emit: str) -> Straight | None:
@@ -301,25 +325,30 @@ def fence_table(happened: Happened, call: FenceCall, names: pa.Array | None = No
     def times(micros: Any) -> pa.Array:
         return from_micros(micros, call.time_type, call.encoding.unit)
 
-    keys = decode(happened.key, call.key_type)
+    over = np.flatnonzero(happened.kind == KINDS.index("exit")) if call.emit == VISITS else slice(None)
+    row = happened.row[over]
+    key, carried = happened.key.take(row), []
+    if call.carried:
+        key, carried = carried_by(key, np.zeros(len(row), np.int64), call.encodings, call.carried)
     if call.emit == VISITS:
-        over = np.flatnonzero(happened.kind == KINDS.index("exit"))
         columns = [
             names.take(pa.array(happened.fence[over])),
-            keys.take(pa.array(happened.thing[over])),
+            decode(key, call.key_type),
             times(happened.since[over]),
             times(happened.time[over]),
             pa.array(happened.readings[over]),
             pa.array(happened.highest[over]),
+            *carried,
         ]
         return pa.Table.from_arrays(columns, schema=call.answer_schema)
     since, crossed = times(happened.since), happened.kind == KINDS.index("cross")
     columns = [
         names.take(pa.array(happened.fence)),
-        keys.take(pa.array(happened.thing)),
+        decode(key, call.key_type),
         pa.array(KINDS).take(pa.array(happened.kind)),
         times(happened.time),
         pa.array(happened.probability),
         since if not crossed.any() else pc.if_else(pa.array(crossed), None, since),
+        *carried,
     ]
     return pa.Table.from_arrays(columns, schema=call.answer_schema)

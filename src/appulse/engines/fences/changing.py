@@ -230,7 +230,8 @@ class ChangingFenceBucket(WaitingBucket):
         for version, rows in self.known:
             if parts := rows.release(self.complete):
                 call, whole = self.call, in_canonical_order(Objects.concat(parts))
-                released.append((version.standing, *judged(whole, call.encoding, call.types, version.terms)))
+                own = judged(whole, call.encoding, call.types, version.terms, carried=call.plan.carried)
+                released.append((version.standing, *own))
         self.known = [one for one in self.known if len(one[1])]
         settled = all(version is self.version for version, _ in self.known)
         current = self.version.standing

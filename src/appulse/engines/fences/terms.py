@@ -89,13 +89,17 @@ def check_terms(schema: pa.Schema, time_type: pa.DataType, types: Columns) -> No
         raise BadArgument("The first frame of fences had no column 'condition', and this one has. Give it to all.")
 
 
-def judged(rows: Objects, encoding: Encoding, types: Columns, held: TermSet | None) -> tuple[Objects, Held | None]:
-    """Rows with their own keys, and the conditions that hold of each."""
-    if not encoding.behind:
+def judged(
+    rows: Objects, encoding: Encoding, types: Columns, held: TermSet | None, *, carried: bool = False
+) -> tuple[Objects, Held | None]:
+    """Rows, and the conditions that hold of each; unless columns are ``carried`` on, rows have their own keys."""
+    conditional = held is not None and len(held.texts) > 0
+    if not encoding.behind or (carried and not conditional):
         return rows, None
     keys, columns = carried_by(rows.key, np.zeros(len(rows), np.int64), [encoding], encoding.carry)
-    rows = replace(rows, key=keys)
-    if held is None or not held.texts:
+    if not carried:
+        rows = replace(rows, key=keys)
+    if held is None or not conditional:
         return rows, None
     queries, _ = _read(held.texts, types)
     names = [name for name, _ in encoding.carry]
