@@ -71,8 +71,8 @@ def fence_events(
     ``probability`` is that of the reading, at ``"dwell"`` of the last one, at ``"cross"`` of having passed through;
     ``since`` is the entry, null at ``"cross"``. ``emit="visits"`` has ``query, key, start, end, readings,
     probability``, the highest. Columns that the stream carries are of the reading that enters or exits, at ``"dwell"``
-    of the last one, at ``"cross"`` of the one before, and of a visit that of its exit. Fences that are no regions are bad rows, too: in `rejects` they are under the stream
-    name ``queries``, with what is wrong.
+    of the last one, at ``"cross"`` of the one before, and of a visit that of its exit. Fences that are no regions are
+    bad rows, too: in `rejects` they are under the stream name ``queries``, with what is wrong.
 
     Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, `OutputLimit` beyond
     ``Options(max_output=)``, and `NotBuilt` for choices that do not go together yet.

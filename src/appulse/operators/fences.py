@@ -195,8 +195,8 @@ class Fences:
             first = np.zeros(int(thing.max()) + 1, np.int64)
             first[thing[::-1]] = np.arange(len(thing))[::-1]  # a row of each thing
             labels = [one for one in (group, legs.rows.group) if one is not None]
-            own, _ = split_keys(Bytes.concat([key, legs.rows.key]), plan.carried)
-            both = things(own, Labels.concat(labels) if labels else None)
+            own_keys, _ = split_keys(Bytes.concat([key, legs.rows.key]), plan.carried)
+            both = things(own_keys, Labels.concat(labels) if labels else None)
             stays[:, 0] = both[first[stays[:, 0]]]
             crossed = self.crossings.of(legs, both[len(key) :], stays)
             crossed.whole[:, 6] = len(key) + np.arange(len(crossed.key))

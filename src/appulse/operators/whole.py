@@ -281,7 +281,9 @@ class WholeJoin:
         own, some = slice(part.begin, part.end), np.zeros(part.end, bool)
         some[own] = chosen(join.plan.audit, left.time[own], left.centre[own])
         audited = np.flatnonzero(some)
-        rows = CellRows(*(column[audited] for column in left))
+        rows = CellRows(
+            left.code[audited], left.time[audited], left.centre[audited], left.extent[audited], left.differ[audited]
+        )
         rule, strips, _ = self._asked(part)
         rule = rule._replace(limit=_EVERYWHERE, own=False)
         looked, room = [(np.empty(0, np.int64), np.empty(0, np.int64))], 1 << 12

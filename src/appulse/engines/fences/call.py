@@ -13,7 +13,7 @@ from appulse.arguments import one_of
 from appulse.engines.carrying import carried_by, carried_of, refuse_repeated
 from appulse.engines.encounters.call import of_motion
 from appulse.engines.fences.terms import check_terms, columns_of, terms_of, types_of
-from appulse.engines.meaning import of_call, of_stream, of_type, of_types
+from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
 from appulse.engines.queries.call import CHANGE, CONDITION, UNTIL, refused_queries, until_of
 from appulse.engines.schemas import check_partitions, encoding_of, known_dimensions
@@ -23,7 +23,7 @@ from appulse.model import defects as why
 from appulse.model.columns import plain_values
 from appulse.model.covariance import known_size
 from appulse.model.geometries import geometries_of
-from appulse.model.meaning import digest_of, real, seconds
+from appulse.model.meaning import digest_of, of_type, real, seconds
 from appulse.model.motion import Straight
 from appulse.model.positions import earth_of
 from appulse.model.regions import QUERY, RADIUS, REGION, index_of, most_inside, radii_of, regions_of, taken
@@ -327,7 +327,7 @@ def fence_table(happened: Happened, call: FenceCall, names: pa.Array | None = No
 
     over = np.flatnonzero(happened.kind == KINDS.index("exit")) if call.emit == VISITS else slice(None)
     row = happened.row[over]
-    key, carried = happened.key.take(row), []
+    key, carried = happened.key.take(row), list[pa.Array]()
     if call.carried:
         key, carried = carried_by(key, np.zeros(len(row), np.int64), call.encodings, call.carried)
     if call.emit == VISITS:
