@@ -1,9 +1,9 @@
 """The nearest rows to each of some rows, by a tree of these.
 
 Rows that look for others do so together: those whose place is in one leaf look into that leaf first, and then walk the
-tree once, past nodes that lie beyond what all of them have found, or beyond their windows. Boxes are of points as they
-are held. On the Earth these are Earth-centred, and a chord is never longer than the geodesic over it, so that boxes
-bound geodesics, too.
+tree once, past nodes that lie beyond what all of them have found, or beyond their windows. The rows of a leaf are
+compared 16 at once, and few need more than that. Boxes are of points as they are held. On the Earth these are Earth-
+centred, and a chord is never longer than the geodesic over it, so that boxes bound geodesics, too.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from appulse.kernels.geodesic import Earth, geodesic
 from appulse.kernels.grid import SLACK
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.nearest_tree import BOXED, CODE, TIME, Tree
+from appulse.kernels.simd import LANES, lowest, nearest_3
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints, RowPairs
 
 # Places that walk the tree together.
-_GROUP = 12
+_GROUP = 8
 
 
 class Search(NamedTuple):
@@ -104,13 +105,13 @@ def nearest(tree: Tree, place: Floats, time: Ints, when: Ints, search: Search, f
 
     Returns how often two rows of one time (``when``, by their numbers) were equally far away.
     """
-    rows, xs, ys, zs, rest, times, begins, ends, boxes, oldests, newests, _, _, _ = tree
+    rows, places, rest, times, begins, ends, boxes, oldests, newests, _, _, _ = tree
     older, newer, k, limit, earth = search
     d, nodes, straight = place.shape[1], begins.shape[0], earth.a == 0.0
-    leaves, ties = (nodes + 1) // 2, 0
+    leaves, ties, stride, flat = (nodes + 1) // 2, 0, places.shape[1], places.ravel()
     order, first = _by_home(tree, place, time)
     waiting, bounds = np.empty(128, np.int64), np.empty(128)
-    low, high, points = np.empty(BOXED), np.empty(BOXED), np.zeros((_GROUP, BOXED))
+    low, high, points = np.empty(BOXED), np.empty(BOXED), np.zeros(BOXED * _GROUP)
     old, new, counts = np.empty(_GROUP, np.int64), np.empty(_GROUP, np.int64), np.empty(_GROUP, np.int64)
     worst, best, who = np.empty(_GROUP), np.empty((_GROUP, k)), np.empty((_GROUP, k), np.int64)
     for leaf in range(leaves):
@@ -123,10 +124,10 @@ def nearest(tree: Tree, place: Floats, time: Ints, when: Ints, search: Search, f
                 i = order[begin + g]
                 old[g], new[g], counts[g], worst[g] = time[i] - older, time[i] + newer, 0, limit
                 oldest, newest = min(oldest, old[g]), max(newest, new[g])
-                for c in range(min(d, BOXED)):
-                    points[g, c] = place[i, c]
                 for c in range(BOXED):
-                    low[c], high[c] = min(low[c], points[g, c]), max(high[c], points[g, c])
+                    value = place[i, c] if c < d else 0.0
+                    points[c * _GROUP + g] = value
+                    low[c], high[c] = min(low[c], value), max(high[c], value)
             # The home leaf comes first, and once more in its turn, where it is passed over.
             waiting[0], bounds[0], waiting[1], bounds[1], top, bound, at_home = 0, 0.0, home, 0.0, 2, np.inf, True
             while top > 0:
@@ -150,24 +151,27 @@ def nearest(tree: Tree, place: Floats, time: Ints, when: Ints, search: Search, f
                 for g in range(members):
                     own, count = worst[g], counts[g]
                     square_own = own * own * (1.0 + SLACK)
-                    px, py, pz = points[g, 0], points[g, 1], points[g, 2]
-                    x = max(boxes[node, 0] - px, px - boxes[node, 3], 0.0)
-                    y = max(boxes[node, 1] - py, py - boxes[node, 4], 0.0)
-                    z = max(boxes[node, 2] - pz, pz - boxes[node, 5], 0.0)
-                    if x * x + y * y + z * z <= square_own:
-                        for j in range(begins[node], ends[node]):
-                            x, y, z = px - xs[j], py - ys[j], pz - zs[j]
-                            square = x * x + y * y + z * z
-                            if square > square_own or times[j] < old[g] or times[j] > new[g]:
+                    for first_row in range(begins[node], ends[node], LANES):
+                        left = (1 << min(LANES, ends[node] - first_row)) - 1
+                        while left:
+                            # The nearest first: of most leaves no row is near enough, of the others mostly one.
+                            bits = nearest_3(points, g, _GROUP, flat, first_row, stride, square_own, left)
+                            if bits == 0:
+                                break
+                            lane = lowest(bits)
+                            left &= ~(1 << lane)
+                            j = first_row + lane
+                            if times[j] < old[g] or times[j] > new[g]:
                                 continue
+                            px, py, pz = points[g], points[_GROUP + g], points[2 * _GROUP + g]
+                            qx, qy, qz = places[0, j], places[1, j], places[2, j]
+                            x, y, z = px - qx, py - qy, pz - qz
+                            square = x * x + y * y + z * z
                             rise = 0.0
                             for c in range(BOXED, d):
                                 rise = place[order[begin + g], c] - rest[j, c - BOXED]
                                 square += rise * rise
-                            if straight:
-                                away = math.sqrt(square)
-                            else:
-                                away = _metres(earth, px, py, pz, xs[j], ys[j], zs[j], rise)
+                            away = math.sqrt(square) if straight else _metres(earth, px, py, pz, qx, qy, qz, rise)
                             row = rows[j]
                             if away > own:
                                 continue
@@ -188,7 +192,7 @@ def nearest(tree: Tree, place: Floats, time: Ints, when: Ints, search: Search, f
                             if count == k:
                                 own = best[g, k - 1]
                                 square_own = own * own * (1.0 + SLACK)
-                        counts[g], worst[g] = count, own
+                    counts[g], worst[g] = count, own
                     most = max(most, own)
                 bound = most * most * (1.0 + SLACK)
             for g in range(members):

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.curve import Curve, along, curve_of
-from appulse.kernels.jit import exact_kernel
+from appulse.kernels.jit import exact_kernel, inlined_kernel
+from appulse.kernels.simd import LANES
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
 
-# Rows of a leaf, about: to compare as many costs about as much as two nodes.
-_LEAF = 12
+# Rows of a leaf, at most where none is cut aside of its middle: as many as are compared at once.
+_LEAF = LANES
 #: Coordinates that boxes have; those of fewer are filled up with zeros. On the Earth a fourth is the altitude.
 BOXED = 3
 # Rows of a cell of the curve from which on they crowd there, and the share of all rows that may.
@@ -34,15 +35,14 @@ _ASIDE = 0.15
 class Tree(NamedTuple):
     """Rows in the order of leaves, and what each node spans; below node i are 2 i + 1 and 2 i + 2.
 
-    ``rows`` are the numbers of the rows, ``rest`` the coordinates behind the third. ``boxes`` are the least of x, y and
+    ``rows`` are the numbers of the rows, ``places`` (3, n) their first coordinates, with room behind them, and ``rest``
+    those behind the third. ``boxes`` are the least of x, y and
     z, and the greatest. Rows of the first half of a node have no more than ``cut`` in ``column`` (3: the time, 4: the
     code of the ``curve``), those of the other no less.
     """
 
     rows: Ints
-    x: Floats
-    y: Floats
-    z: Floats
+    places: Floats
     rest: Floats
     time: Ints
     begin: Ints
@@ -79,9 +79,7 @@ def plant(curve: Curve, codes: Ints, order: Ints, d: int) -> Tree:
     end[0] = n
     return Tree(
         order,
-        np.empty(n),
-        np.empty(n),
-        np.empty(n),
+        np.empty((BOXED, n + LANES)),
         np.empty((n, max(0, d - BOXED))),
         np.empty(n, np.int64),
         begin,
@@ -164,7 +162,7 @@ def _border(codes: Ints, first: int, last: int) -> int:
 @exact_kernel
 def split(tree: Tree, root: int, levels: int, codes: Ints, points: Floats, time: Ints, span: int) -> None:
     """Cut the rows of a node in two, and these again, so many times."""
-    rows, _, _, _, _, _, begin, end, boxes, oldest, newest, column, cut, _ = tree
+    rows, _, _, _, begin, end, boxes, oldest, newest, column, cut, _ = tree
     room = np.empty(end[root] - begin[root])
     for level in range(levels):
         for node in range(((root + 1) << level) - 1, ((root + 2) << level) - 1):
@@ -215,21 +213,46 @@ def around(tree: Tree, root: int, levels: int) -> None:
                 boxes[node, c + BOXED] = max(boxes[left, c + BOXED], boxes[right, c + BOXED])
 
 
+@inlined_kernel
+def _extremes(values: Floats) -> tuple[float, float]:
+    """The least and the greatest of some values."""
+    least, most = np.inf, -np.inf
+    for i in range(len(values)):
+        least, most = min(least, values[i]), max(most, values[i])
+    return least, most
+
+
+@exact_kernel
+def _take(rows: Ints, points: Floats, time: Ints, places: Floats, rest: Floats, when: Ints) -> None:
+    """What leaves have of some rows, one after the other."""
+    d = points.shape[1]
+    for i in range(len(rows)):
+        row = rows[i]
+        when[i], places[0, i] = time[row], points[row, 0]
+        places[1, i] = points[row, 1] if d > 1 else 0.0
+        places[2, i] = points[row, 2] if d > 2 else 0.0
+        for c in range(BOXED, d):
+            rest[i, c - BOXED] = points[row, c]
+
+
 @exact_kernel
 def fill(tree: Tree, root: int, codes: Ints, points: Floats, time: Ints, span: int) -> None:
     """Cut the rows of a node down to leaves, and put in what these have."""
-    rows, x, y, z, rest, when, begin, end, _, _, _, _, _, _ = tree
-    d, levels = points.shape[1], depth_of(tree, root)
+    rows, places, rest, when, begin, end, boxes, oldest, newest, _, _, _ = tree
+    levels = depth_of(tree, root)
     split(tree, root, levels, codes, points, time, span)
-    for node in range(((root + 1) << levels) - 1, ((root + 2) << levels) - 1):
-        _span(tree, node, points, time)
+    first, last = ((root + 1) << levels) - 1, ((root + 2) << levels) - 1
+    # Parts of arrays are told to begin at 0, and are read faster than by numbers that might be negative.
+    own = slice(begin[first], end[last - 1])
+    _take(rows[own], points, time, places[:, own], rest[own], when[own])
+    for node in range(first, last):
+        own = slice(begin[node], end[node])
+        for c in range(BOXED):
+            boxes[node, c], boxes[node, c + BOXED] = _extremes(places[c, own])
+        old, new = np.iinfo(np.int64).max, np.iinfo(np.int64).min
         for i in range(begin[node], end[node]):
-            row = rows[i]
-            when[i], x[i] = time[row], points[row, 0]
-            y[i] = points[row, 1] if d > 1 else 0.0
-            z[i] = points[row, 2] if d > 2 else 0.0
-            for c in range(BOXED, d):
-                rest[i, c - BOXED] = points[row, c]
+            old, new = min(old, when[i]), max(new, when[i])
+        oldest[node], newest[node] = old, new
     around(tree, root, levels)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, cast
 
 from llvmlite import ir
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from appulse.kernels.arrays import Floats, Whole
 
-    CloseLanes = Callable[[Floats, Whole, Whole, Floats, Whole, Whole, float, Whole], int]
+    Lanes = Callable[[Floats, Whole, Whole, Floats, Whole, Whole, float, Whole], int]
 
 LANES = 16
 _WORD, _INDEX, _BYTE = ir.IntType(32), ir.IntType(64), ir.IntType(8)
@@ -49,34 +50,67 @@ def _meeting(_context: Any, blocks: Any, at: Any, least: Any, most: Any) -> Any:
     return types.uint32(blocks, types.int64, types.int32, types.int32), code
 
 
-def _closeness(d: int) -> Any:
-    """The count of one point's close points among 16, in ``d`` dimensions, each coordinate in an array of its own."""
+def _everywhere(builder: Any, value: Any) -> Any:
+    """Sixteen times one number."""
+    first = builder.insert_element(ir.Constant(_DOUBLES, ir.Undefined), value, ir.Constant(_WORD, 0))
+    return builder.shuffle_vector(first, first, ir.Constant(_WORDS, [0] * LANES))
+
+
+def _squares(d: int, context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+    """The squared distances of 16 points from one, in ``d`` dimensions."""
+    own_data, place, own_step, data, first, step = args
+    total = None
+    for _ in range(d):
+        mine = builder.load(_place(context, builder, kinds[0], own_data, place, _DOUBLE))
+        theirs = builder.load(_place(context, builder, kinds[3], data, first, _DOUBLES), align=8)
+        gap = builder.fsub(_everywhere(builder, mine), theirs)
+        square = builder.fmul(gap, gap, flags=("contract",))
+        total = square if total is None else builder.fadd(total, square, flags=("contract",))
+        place, first = builder.add(place, own_step), builder.add(first, step)
+    return total
+
+
+def _bits(builder: Any, lanes: Any) -> Any:
+    return builder.zext(builder.bitcast(lanes, ir.IntType(LANES)), _INDEX)
+
+
+def _of_lanes(d: int, chosen: Callable[[Any, Any, Any, Any], Any]) -> Any:
+    """A kernel of one point and 16 others, of whose squared distances ``chosen`` makes a whole number."""
 
     def typed(_context: Any, own: Any, s: Any, n: Any, others: Any, at: Any, m: Any, limit2: Any, kept: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            own_data, place, own_step, data, first, step, most, mask = args
-
-            def everywhere(value: Any) -> Any:
-                first = builder.insert_element(ir.Constant(_DOUBLES, ir.Undefined), value, ir.Constant(_WORD, 0))
-                return builder.shuffle_vector(first, first, ir.Constant(_WORDS, [0] * LANES))
-
-            total = None
-            for _ in range(d):
-                mine = builder.load(_place(context, builder, signature.args[0], own_data, place, _DOUBLE))
-                theirs = builder.load(_place(context, builder, signature.args[3], data, first, _DOUBLES), align=8)
-                gap = builder.fsub(everywhere(mine), theirs)
-                square = builder.fmul(gap, gap, flags=("contract",))
-                total = square if total is None else builder.fadd(total, square, flags=("contract",))
-                place, first = builder.add(place, own_step), builder.add(first, step)
-            close = builder.fcmp_ordered("<=", total, everywhere(most))
-            bits = builder.zext(builder.bitcast(close, ir.IntType(LANES)), _INDEX)
-            return builder.ctpop(builder.and_(bits, mask))
+            squares = _squares(d, context, builder, signature.args, args[:6])
+            return chosen(builder, squares, args[6], args[7])
 
         del s, n, at, m, limit2, kept
         index, real = types.int64, types.float64
         return index(own, index, index, others, index, index, real, index), code
 
     return intrinsic(typed)
+
+
+def _closeness(builder: Any, squares: Any, most: Any, mask: Any) -> Any:
+    """How many are within a limit."""
+    close = builder.fcmp_ordered("<=", squares, _everywhere(builder, most))
+    return builder.ctpop(builder.and_(_bits(builder, close), mask))
+
+
+def _nearness(builder: Any, squares: Any, most: Any, mask: Any) -> Any:
+    """The bits of the least ones; none, where these are beyond the limit."""
+    flags = builder.bitcast(builder.trunc(mask, ir.IntType(LANES)), ir.VectorType(ir.IntType(1), LANES))
+    squares = builder.select(flags, squares, ir.Constant(_DOUBLES, [math.inf] * LANES))
+    least, half = squares, LANES // 2
+    while half:
+        one, other = (
+            builder.shuffle_vector(
+                least, least, ir.Constant(ir.VectorType(_WORD, half), list(range(first, first + half)))
+            )
+            for first in (0, half)
+        )
+        least, half = builder.select(builder.fcmp_ordered("<", one, other), one, other), half // 2
+    least = builder.extract_element(least, ir.Constant(_WORD, 0))
+    same = builder.and_(_bits(builder, builder.fcmp_ordered("==", squares, _everywhere(builder, least))), mask)
+    return builder.select(builder.fcmp_ordered("<=", least, most), same, ir.Constant(_INDEX, 0))
 
 
 def _prefetch(_context: Any, data: Any, at: Any) -> Any:
@@ -121,9 +155,12 @@ prefetch = cast("Callable[[NDArray[Any], Whole], None]", intrinsic(_prefetch))
 shift = cast("Callable[[NDArray[Any], Whole, NDArray[Any], Whole, Whole], None]", intrinsic(_shift))
 
 #: ``lowest(bits)``: the place of the lowest bit that is set; one is.
-lowest = cast("Callable[[np.uint32], int]", trailing_zeros)
+lowest = cast("Callable[[Whole | np.uint32], int]", trailing_zeros)
 
 #: ``close_2(own, s, n, others, at, m, limit2, kept)`` and so on: how many of 16 points are close to one, of those
 #: whose bits are ``kept``. Coordinates of the one are ``own[s], own[s + n], ...``, the first ones of the 16 begin at
 #: ``others[at]``, their second ones m further. Close is a squared distance of at most ``limit2``.
-close_2, close_3, close_4, close_5 = (cast("CloseLanes", _closeness(d)) for d in (2, 3, 4, 5))
+close_2, close_3, close_4, close_5 = (cast("Lanes", _of_lanes(d, _closeness)) for d in (2, 3, 4, 5))
+
+#: ``nearest_3``, likewise: the bit of the nearest of them, or the bits of several; 0 where none is close.
+nearest_3 = cast("Lanes", _of_lanes(3, _nearness))

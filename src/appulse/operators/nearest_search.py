@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.kernels.curve import along, curve_codes, curve_of, in_order
+from appulse.kernels.curve import curve_codes, curve_of, in_order
 from appulse.kernels.geodesic import Earth
 from appulse.kernels.nearest import Search, nearest
 from appulse.kernels.nearest_tree import around, fill, grow, plant, split
@@ -26,10 +26,11 @@ from appulse.operators.workers import Workers
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.curve import Curve
     from appulse.kernels.nearest_tree import Tree
     from appulse.model.objects import Objects
     from appulse.operators.plan import JoinPlan
@@ -54,33 +55,39 @@ class NearestTrees:
         self.plan, self._workers = plan, workers
         self._groups = LabelNumbers()
         # In the order of time alone: that of keys costs more than the trees, and is rarely asked for.
-        rising = bool((np.diff(right.time) >= 0).all())
+        rising = bool((right.time[1:] >= right.time[:-1]).all())
         self._grow(right if rising else right.take(np.argsort(right.time, kind="stable")), ordered=False)
 
     def _grow(self, right: Objects, *, ordered: bool) -> None:
         """Take in the right rows, of which of several equally far away the first is the nearest."""
         self.right, self._ordered = right, ordered
-        self._rows = _by_number(self._groups.of(right.group, len(right)))
-        self._search_in = {group: self._searched(right, rows) for group, rows in self._rows.items()}
+        self._among = {group: self._searched(right, rows) for group, rows in self._by_group(right).items()}
 
-    def _searched(self, right: Objects, rows: NDArray[np.int64]) -> _Find:
-        """What finds the nearest of some rows."""
-        own = right if len(rows) == len(right) else right.take(rows)
+    def _by_group(self, rows: Objects) -> dict[int, NDArray[np.int64] | None]:
+        """The rows of each group; None where there is one alone."""
+        if rows.group is None:
+            return {0: None}
+        numbers = self._groups.of(rows.group, len(rows))
+        if len(numbers) and (numbers == numbers[0]).all():
+            return {int(numbers[0]): None}
+        order = np.argsort(numbers, kind="stable")
+        known, first = np.unique(numbers[order], return_index=True)
+        return dict(zip(known.tolist(), np.split(order, first[1:]), strict=True)) if len(known) else {}
+
+    def _searched(self, right: Objects, rows: NDArray[np.int64] | None) -> _Among:
+        """What finds the nearest of some rows, or of all."""
+        own = right if rows is None else right.take(rows)
         if right.d >= MANY_DIMENSIONS:
-            return partial(nearest_vectors, own.centre)
-        return partial(nearest, self._tree_of(own.centre, own.time))
+            return _Among(rows, own.time, partial(nearest_vectors, own.centre))
+        return _Among(rows, own.time, partial(nearest, self._tree_of(own.centre, own.time)))
 
     def _tree_of(self, points: NDArray[np.float64], time: NDArray[np.int64]) -> Tree:
         """The tree of some rows; of many, part by part."""
         span = max(self.plan.windows)
         if self._workers.threads == 1 or len(points) < _PART << _LEVELS:
             return grow(points, time, span)
-        many, curve, codes = self._workers.threads, curve_of(points, time, span), np.empty(len(points), np.int64)
-        cuts = np.linspace(0, len(points), many + 1).astype(int).tolist()
-        runs = [slice(*ends) for ends in pairwise(cuts)]
-        self._workers.map(lambda run: curve_codes(curve, points[run], time[run], codes[run]), runs)
-        ends = [0, *np.quantile(codes[:: 1 + len(codes) // _PART], np.arange(1, many) / many).astype(int), _LAST]
-        parts = self._workers.map(lambda ends: in_order(curve, codes, *ends), list(pairwise(ends)))
+        curve = curve_of(points, time, span)
+        parts = self._along(curve, points, time, self._workers.threads)
         codes, order = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         tree = plant(curve, codes, order, points.shape[1])
         split(tree, 0, _LEVELS, codes, points, time, span)
@@ -88,6 +95,17 @@ class NearestTrees:
         self._workers.map(lambda root: fill(tree, root, codes, points, time, span), roots)
         around(tree, 0, _LEVELS)
         return tree
+
+    def _along(
+        self, curve: Curve, points: NDArray[np.float64], time: NDArray[np.int64], many: int
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """The rows along a curve, in about so many parts: their codes in order, and which row each is of."""
+        codes = np.empty(len(points), np.int64)
+        cuts = np.linspace(0, len(points), self._workers.threads + 1).astype(int).tolist()
+        runs = [slice(*ends) for ends in pairwise(cuts)]
+        self._workers.map(lambda run: curve_codes(curve, points[run], time[run], codes[run]), runs)
+        ends = [0, *np.quantile(codes[:: 1 + len(codes) // _PART], np.arange(1, many) / many).astype(int), _LAST]
+        return self._workers.map(lambda ends: in_order(curve, codes, *ends), list(pairwise(ends)))
 
     def search(self, left: Objects, counts: Counter[str]) -> Answers:
         """The nearest right rows of each left row; with how="left" those without any, too."""
@@ -110,40 +128,46 @@ class NearestTrees:
         plan, k = self.plan, max(1, min(self.plan.best, len(self.right)))
         found, distance, ties = np.full((len(left), k), -1), np.full((len(left), k), np.nan), 0
         wanted = Search(plan.windows[1], plan.windows[0], k, plan.limit, Earth(*(plan.earth or STRAIGHT)))
-        for group, ours in _by_number(self._groups.of(left.group, len(left))).items():
-            if group in self._search_in:
-                rows, find = self._rows[group], self._search_in[group]
-                when = self.right.time[rows]
+        for group, ours in self._by_group(left).items():
+            if group not in self._among:
+                continue
+            among, own = self._among[group], left if ours is None else left.take(ours)
 
-                def look(
-                    some: NDArray[np.int64], rows: Any = rows, find: Any = find, when: Any = when
-                ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], int]:
-                    own, away = np.empty((len(some), k), np.int64), np.empty((len(some), k))
-                    ties = find(left.centre[some], left.time[some], when, wanted, own, away)
-                    return some, np.where(own >= 0, rows[own], -1), away, ties
+            def look(
+                some: NDArray[np.int64] | slice, among: _Among = among, own: Objects = own
+            ) -> tuple[NDArray[np.int64], NDArray[np.float64], int]:
+                centre, time = own.centre[some], own.time[some]
+                rows, away = np.empty((len(time), k), np.int64), np.empty((len(time), k))
+                ties = among.find(centre, time, among.time, wanted, rows, away)
+                return among.numbered(rows), away, ties
 
-                for some, own, away, tied in self._workers.map(look, self._parts(left, ours)):
-                    found[some], distance[some] = own, away
-                    ties += tied
+            parts = self._parts(own)
+            for some, (rows, away, tied) in zip(parts, self._workers.map(look, parts), strict=True):
+                at = some if ours is None else ours[some]
+                found[at], distance[at] = rows, away
+                ties += tied
         return found, distance, ties
 
-    def _parts(self, left: Objects, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    def _parts(self, left: Objects) -> Sequence[NDArray[np.int64] | slice]:
         """Left rows for one thread each; those near to each other are in one part."""
-        many = min(_PARTS * self._workers.threads, len(rows) // _PART)
+        many = min(_PARTS * self._workers.threads, len(left) // _PART)
         if self._workers.threads == 1 or many < 2:
-            return [rows]
-        centre, time = left.centre[rows], left.time[rows]
-        order = along(curve_of(centre, time, max(self.plan.windows)), centre, time)[1]
-        return np.array_split(rows[order], many)
+            return [slice(None)]
+        curve = curve_of(left.centre, left.time, max(self.plan.windows))
+        return [order for _, order in self._along(curve, left.centre, left.time, many)]
 
 
-def _by_number(numbers: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
-    """The rows of each number."""
-    if len(numbers) and (numbers == numbers[0]).all():
-        return {int(numbers[0]): np.arange(len(numbers))}
-    order = np.argsort(numbers, kind="stable")
-    known, first = np.unique(numbers[order], return_index=True)
-    return dict(zip(known.tolist(), np.split(order, first[1:]), strict=True)) if len(known) else {}
+@dataclass(frozen=True)
+class _Among:
+    """The right rows of a group (None: all), when they were, and what finds the nearest of them."""
+
+    rows: NDArray[np.int64] | None
+    time: NDArray[np.int64]
+    find: _Find
+
+    def numbered(self, found: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of the group as rows of the table; -1 stays."""
+        return found if self.rows is None else np.where(found >= 0, self.rows[found], -1)
 
 
 def _answers(
