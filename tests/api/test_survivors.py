@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -17,7 +18,7 @@ from appulse.engines.bucket import Bucket
 from appulse.engines.spark.routing import ToThings, bucket_keys
 from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.tiles import TilePlan
-from appulse.engines.surviving import SurvivingBucket, SurvivingCall, resolve_surviving
+from appulse.engines.surviving import SurvivingCall, bucket_of, resolve_surviving
 from tests.helpers.fake_spark import FakeQuery
 from tests.helpers.streaming import drained, files, read_stream
 from tests.operators.test_withdrawals_of_waiting_rows import Row, frames_of, rows_of, stories, table
@@ -137,6 +138,50 @@ def test_a_row_may_be_withdrawn_until_its_tick_is_complete(name: str, lateness: 
     assert rows_of(pa.concat_tables(tables)) == rows_of(call(*streams(name, whole)))
 
 
+@settings(max_examples=40)
+@given(st.integers(0, 4), st.data())
+def test_changes_of_queries_add_up_to_the_rows_that_stand(lateness: int, data: st.DataObject) -> None:
+    """After each push, withdrawn before the tick is complete or not at all."""
+    story = data.draw(stories(1, lateness))
+    call = ap.QueryMatch(*streams("queries", change="op", lateness=lateness), probability=0.5, emit="changes")
+    call.change(QUERIES)
+    stand: list[Row] = []
+    found: Counter[str] = Counter()
+    reached = -1
+    for push in story:
+        for row in call.push(**frames_of(push)).to_pylist():
+            found[str({name: row[name] for name in row if name != "change"})] += row["change"]
+        added, gone = push["a"]
+        stand += [row for row in added if row["t"] >= reached]
+        for row in gone:
+            if row["t"] >= reached and row in stand:
+                stand.remove(row)
+        reached = max([reached, *(row["t"] - lateness for row in added)])
+        expected = CALLS["queries"][0](*streams("queries", {"a": table(stand, "add")}))
+        assert +found == Counter(map(str, expected.to_pylist()))
+        assert not -found
+    assert not len(call.drain())
+
+
+def test_changes_of_queries_need_queries_that_stay() -> None:
+    (stream,) = streams("queries", change="op")
+    call = ap.QueryMatch(stream, probability=0.5, emit="changes")
+    call.change(QUERIES)
+    call.push(table([], "add"))
+    with pytest.raises(ap.BadArgument, match="needs queries that stay"):
+        call.change(QUERIES)
+    with pytest.raises(ap.BadArgument, match="Give Stream\\(change='op'\\)"):
+        ap.QueryMatch(*streams("queries"), probability=0.5, emit="changes")
+    with pytest.raises(ap.NotBuilt, match="several streams"):
+        ap.QueryMatch(*streams("choices", change="op"), probability=0.5, window=3, emit="changes")
+    with pytest.raises(ap.BadArgument, match="a column 'change'"):
+        ap.match_queries(
+            ap.Stream(pa.table({"k": [1], "t": [1], "change": [0], "op": ["add"]}), "k", "t", "change", change="op"),
+            pa.table({"query": ["all"], "condition": ["k > 0"]}),
+            emit="changes",
+        )
+
+
 @settings(max_examples=30)
 @given(st.sampled_from([*CALLS]), st.data())
 def test_a_call_on_tables_is_that_of_the_rows_left(name: str, data: st.DataObject) -> None:
@@ -165,7 +210,7 @@ class FakeSurviving(FakeQuery):
         return ToThings(bucket_keys(tiling, grouped=True), self.call.encodings)
 
     def _stages(self, tiling: Tiling) -> Sequence[Stage]:  # noqa: ARG002 - whatever the tiling
-        return [Stage(GroupBuckets(self.call, SurvivingBucket), "surviving")]
+        return [Stage(GroupBuckets(self.call, bucket_of), "surviving")]
 
 
 @settings(max_examples=20)
@@ -174,7 +219,9 @@ def test_a_played_spark_leaves_the_same_rows(data: st.DataObject) -> None:
     """Any number of buckets; workers forget, attempts fail, and logs begin anew."""
     story = data.draw(stories(1, 0))
     (stream,) = streams("queries", change="op", lateness=100)
-    call = resolve_surviving(stream, table([], "add").schema, on_reject="collect", options=ap.Options())
+    signed = data.draw(st.booleans())
+    settings: dict[str, Any] = {"on_reject": "collect", "options": ap.Options(), "signed": signed}
+    call = resolve_surviving(stream, table([], "add").schema, **settings)
     plan, random = TilePlan(data.draw(st.integers(1, 3)), 1.0, 0.0, 0.0), Random(data.draw(st.integers(0, 1 << 30)))
     played, found = FakeSurviving(call=call, plan=plan, random=random), [call.answer_schema.empty_table()]
     with patch.object(Bucket, "slack", data.draw(st.sampled_from((-(1 << 40), 1 << 18)))):
@@ -182,7 +229,16 @@ def test_a_played_spark_leaves_the_same_rows(data: st.DataObject) -> None:
             answers, rejects = played.end() if push is None else played.batch(frames_of(push))
             assert not any(map(len, rejects))
             found += answers
-    assert rows_of(pa.concat_tables(found)) == rows_of(left_of(story)["a"].drop_columns("op"))
+    rows, stand = pa.concat_tables(found), left_of(story)["a"].drop_columns("op")
+    if signed:
+        signs = rows["change"]
+        rows = rows.drop_columns("change")
+        assert not len(rows.filter(pc.equal(signs, 0)))
+        came, gone = (Counter(map(str, rows.filter(pc.equal(signs, sign)).to_pylist())) for sign in (1, -1))
+        assert came - gone == Counter(map(str, stand.to_pylist()))
+        assert not gone - came
+        return
+    assert rows_of(rows) == rows_of(stand)
 
 
 def test_rejects_of_both_calls_are_told() -> None:
@@ -237,6 +293,10 @@ def test_spark_leaves_the_rows_that_are_not_withdrawn(spark: SparkSession, tmp_p
     found = CALLS["left"][0](*corrected("left", batch))
     assert rows_of(found.toArrow()) == rows_of(expected)
     assert sorted((row["key"], row["reason"]) for row in ap.rejects(found).toArrow().to_pylist()) == told
+    (signed,) = corrected("queries", {"a": batch["a"]})
+    changes = ap.match_queries(signed, QUERIES, probability=0.5, emit="changes").toArrow()
+    assert changes["change"].unique().to_pylist() == [1]
+    assert rows_of(changes.drop_columns("change")) == rows_of(CALLS["queries"][0](*streams("queries", {"a": stand})))
     streamed = corrected("queries", {"a": read_stream(spark, files(tmp_path / "in", frame, 18))}, lateness=60)
     answers, rejects = drained(CALLS["queries"][0](*streamed), tmp_path / "out")
     assert rows_of(answers) == rows_of(CALLS["queries"][0](*streams("queries", {"a": stand})))

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from appulse.arguments import Kind, Unfit
 from appulse.engines.pushes import FirstTypes, schema_of
-from appulse.engines.surviving import Survivors, survivor
+from appulse.engines.surviving import SIGN, Survivors, survivor
 from appulse.errors import AppulseError, BadArgument, ImpossibleBursts, OutputLimit
 from appulse.model.stream import Stream, stream_names
 
@@ -49,6 +49,7 @@ class ByHand(Generic[Engine]):
 
     _keeps_rows = True
     _withdraws_before = False  # whether rows are withdrawn before the engine has them
+    _signed = False  # whether the engine then has all rows, with a column that says which are withdrawn
     _settings: dict[str, Any]
 
     def __init__(self, streams: Sequence[Stream], alone: str) -> None:
@@ -193,7 +194,8 @@ class ByHand(Generic[Engine]):
 
     def _left(self) -> list[Stream]:
         """The streams as the engine takes them in: without withdrawals, where it keeps no rows."""
-        return [survivor(stream) if self._withdraws_before else stream for stream in self._streams.values()]
+        given = self._streams.values()
+        return [survivor(one, signed=self._signed) if self._withdraws_before else one for one in given]
 
     def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> Engine:
         """The engine for streams with these columns."""
@@ -255,7 +257,8 @@ class ByHand(Generic[Engine]):
         """The columns of a stream, with the types that any push has."""
         schema = schema_of([push[name] for push in held if name in push])
         at = schema.get_field_index(self._streams[name].change or "") if self._withdraws_before else -1
-        return schema.remove(at) if at >= 0 else schema
+        schema = schema.remove(at) if at >= 0 else schema
+        return schema.append(pa.field(SIGN, pa.int32())) if self._signed else schema
 
     def _start(self, held: Sequence[Frames], types: Types) -> pa.Table:
         self._engine, self._survivors, self._types, answers = self._fed(held, types)
@@ -277,7 +280,7 @@ class ByHand(Generic[Engine]):
         schemas = [
             schema_of([fitted({name: push[name]}, types)[name] for push in held if name in push]) for name in shown
         ]
-        settings = {name: self._settings[name] for name in ("on_reject", "options")}
+        settings = {name: self._settings[name] for name in ("on_reject", "options")} | {"signed": self._signed}
         return Survivors.of([self._streams[name] for name in shown], schemas, **settings)
 
     def _tables(self, frame: tuple[Any, ...], frames: Mapping[str, Any]) -> Frames:

@@ -11,9 +11,10 @@ from appulse.api.by_hand import Bare, ByHand, fitted, refuse_twice
 from appulse.api.results import FRAMED, Framed, is_spark, remember
 from appulse.api.survivors import over_survivors
 from appulse.arguments import Count, OnReject, Probability, checked
+from appulse.engines.join.call import Emit
 from appulse.engines.multi_queries.call import Aggregate
 from appulse.engines.options import Options, options_of
-from appulse.errors import AppulseError, BadArgument
+from appulse.errors import AppulseError, BadArgument, NotBuilt
 from appulse.model.geometries import with_wkb
 from appulse.model.stream import Result, Stream
 from appulse.windows.definitions import GivenWindow
@@ -34,6 +35,7 @@ def match_queries(
     probability: Probability | None = None,
     window: GivenWindow | None = None,
     aggregate: Aggregate | None = None,
+    emit: Emit = "matches",
     on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Result:
@@ -55,6 +57,9 @@ def match_queries(
     * ``aggregate``, of several streams: reports what the choices in each query's window add up to, in place of the
       choices. A mapping of names to ``"count"``, ``("sum", "r.v")`` or ``("mean", "r.v")``, and where all rows are
       certain ``("median", "r.v")``, percentiles (``"p90"``) and ``"std"``, too.
+    * ``emit``: ``"matches"``, or ``"changes"`` for a stream with `Stream(change=)` and queries that stay: a row is
+      answered as it comes, with 1 in a last column ``change``, and once more with -1 if it is withdrawn within the
+      stream's lateness.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
     * ``options``: for the size of the output, and partitions; see `Options`. More queries over one Spark frame than a
       worker can hold are held in parts that lie apart in space.
@@ -92,7 +97,11 @@ def match_queries(
         _refuse_of_one(window=window, aggregate=aggregate)
     else:
         settings |= {"window": window, "aggregate": aggregate}
-    return cast("Result", over_survivors(given, "stream", settings, partial(_matched, frame=frame, settings=settings)))
+    signed = _is_signed(given, emit)
+    if signed and is_spark(frame) and frame.isStreaming:
+        raise BadArgument(_STAY)
+    call = partial(_matched, frame=frame, settings=settings)
+    return cast("Result", over_survivors(given, "stream", settings, call, signed=signed))
 
 
 def _matched(given: Sequence[Stream[Any]], frame: Any, settings: dict[str, Any]) -> Any:
@@ -171,9 +180,11 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
         probability: Probability | None = None,
         window: GivenWindow | None = None,
         aggregate: Aggregate | None = None,
+        emit: Emit = "matches",
         on_reject: OnReject = "collect",
         options: Options | None = None,
     ) -> None:
+        self._signed = _is_signed(streams, emit)
         self._keeps_rows = len(streams) > 1
         super().__init__(streams, "stream")
         options = options_of(options, "match_queries")
@@ -187,12 +198,16 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
     def change(self, queries: Any) -> None:
         """Add and remove queries: a frame as `match_queries` takes it. What raises has changed nothing.
 
+        With ``emit="changes"`` queries stay as they are from the first push on.
+
         Before the first push the stream's columns are not known: changes wait, and one that cannot be taken in raises
         at that push, and is forgotten.
         """
         from appulse.engines.local import as_table
         from appulse.engines.queries.call import check_queries
 
+        if self._signed and (self._engine is not None or self._held):
+            raise BadArgument(_STAY)
         table = as_table(with_wkb(queries))
         check_queries(table.schema)
         if self._engine is None:
@@ -236,7 +251,7 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
         shown = {name: table for push in reversed(held) for name, table in push.items() if not _untyped(table)}
         shown = fitted(held[-1] | shown, types)
         streams = self._left()
-        tables = [shown[name].select(self._schema(name, [shown]).names) for name in self._streams]
+        tables = [_with_columns(shown[name], self._schema(name, [shown])) for name in self._streams]
         if len(streams) == 1:
             return LocalQueries(resolve_queries(streams[0], tables[0], self._first.schema, **self._settings))
         return LocalWindowQueries(resolve_window_queries(streams, tables, self._first.schema, **self._settings))
@@ -299,6 +314,30 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
         if self._engine is None:
             raise BadArgument("Nothing has been judged yet: push rows first, if only an empty frame.")
         return self._engine
+
+
+_STAY = (
+    "emit='changes' needs queries that stay: a row that is withdrawn leaves the queries that it has matched. Give all "
+    "queries before the rows, or leave emit out."
+)
+
+
+def _is_signed(streams: Sequence[Stream[Any]], emit: str) -> bool:
+    """Whether rows that are withdrawn take their answers back."""
+    if emit == "matches":
+        return False
+    if len(streams) > 1:
+        raise NotBuilt("emit='changes' of queries over several streams is not built yet. Leave emit out.")
+    if streams[0].change is None:
+        raise BadArgument("emit='changes' is about rows that are withdrawn. Give Stream(change='op'), or leave it out.")
+    return True
+
+
+def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema, nulls where a table has none."""
+    there = table.column_names
+    columns = [table[field.name] if field.name in there else pa.nulls(len(table), field.type) for field in schema]
+    return pa.table(columns, names=schema.names)
 
 
 def _untyped(table: pa.Table) -> bool:

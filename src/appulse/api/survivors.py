@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from appulse.api.calls import answers_of, schemas_of
 from appulse.api.results import is_spark, kept, remember
-from appulse.engines.surviving import LocalSurviving, SurvivingBucket, resolve_surviving, survivor
+from appulse.engines.surviving import LocalSurviving, bucket_of, resolve_surviving, survivor
 from appulse.model.defects import concat_rejects
 from appulse.model.stream import stream_names
 
@@ -45,16 +45,17 @@ def over_survivors(
     call: Callable[[Sequence[Stream[Result]]], Result],
     *,
     asked: bool = True,
+    signed: bool = False,
 ) -> Result:
     """The answers of a call over the rows that are not withdrawn; ``alone`` is the name of a single stream.
 
-    Unless that is ``asked`` the call itself withdraws rows.
+    Unless that is ``asked`` the call itself withdraws rows. Rows may be ``signed``, as in `SurvivingCall`.
     """
     if not asked or all(stream.change is None for stream in streams):
         return call(streams)
     names = stream_names(streams) if len(streams) > 1 else (streams[0].name or alone,)
     given = [replace(stream, name=name) for stream, name in zip(streams, names, strict=True)]
-    own = {name: settings[name] for name in ("on_reject", "options")}
+    own = {name: settings[name] for name in ("on_reject", "options")} | {"signed": signed}
     if any(is_spark(stream.frame) for stream in streams):
         return cast("Result", _on_spark(given, own, call))
     from appulse.engines.local import as_table
@@ -67,7 +68,7 @@ def over_survivors(
             engine = LocalSurviving(resolve_surviving(stream, table.schema, **own))
             frame = engine.answers({str(stream.name): table})
             refused.append(engine.rejects())
-        left.append(survivor(stream, frame))
+        left.append(survivor(stream, frame, signed=signed))
     found = cast("pa.Table", call(left))
     behind = kept(found)
     rejects = concat_rejects([*refused, behind.rejected], behind.rejected.schema)
@@ -86,14 +87,15 @@ def _on_spark(given: Sequence[Stream], own: Mapping[str, Any], call: Callable[[S
             frame = spark_grouped(
                 [stream],
                 lambda streams, schemas: resolve_surviving(streams[0], schemas[0], **own),
-                SurvivingBucket,
+                bucket_of,
                 "surviving",
                 own["options"],
                 by_key=True,
                 whole=True,
             )
             before.append(result_of(frame))
-        left.append(survivor(stream, frame, chained=bool(getattr(frame, "isStreaming", False))))
+        chained = bool(getattr(frame, "isStreaming", False))
+        left.append(survivor(stream, frame, chained=chained, signed=own["signed"]))
     found = call(left)
     behind = result_of(found)
     if behind.bad_rows is None:  # a streaming query writes the rejects of all its calls

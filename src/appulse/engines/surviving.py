@@ -1,6 +1,7 @@
 """The rows of a stream that are not withdrawn, for calls that keep no rows: each comes when its tick is complete.
 
-Rows are read without their values, which the call behind checks. All columns are carried.
+Rows are read without their values, which the call behind checks. All columns are carried. Where rows are ``signed``
+each comes at once, with a 1, and once more with a -1 if it is withdrawn before its tick is complete.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
 from appulse.engines.schemas import column_type, encoding_of
 from appulse.engines.waiting import TickBucket
+from appulse.errors import BadArgument
 from appulse.kernels.strings import hash_rows
 from appulse.model.carried import with_carried
 from appulse.model.columns import chunk
@@ -27,6 +29,7 @@ from appulse.model.defects import UNDECODED, as_json, concat_rejects
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Exact
+from appulse.operators.numbering import in_canonical_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 
 #: A column beside the user's: a number of a row's values, by which a withdrawal finds the row that has the same ones.
 _VALUES = "appulse values"
+#: A column behind the user's: whether a row comes or is withdrawn.
+SIGN = "change"
 _SHOWN = f'"{_VALUES}": [^,}}]*(, )?'
 
 
@@ -50,6 +55,7 @@ class SurvivingCall(ObjectsCall):
 
     encoding: Encoding
     values: tuple[str, ...]
+    signed: bool = False
 
     grouped = True  # things are apart
 
@@ -61,7 +67,8 @@ class SurvivingCall(ObjectsCall):
     @property
     def answer_schema(self) -> pa.Schema:
         """The columns of the frame, but for that of changes."""
-        return pa.schema(self.encoding.carry)
+        sign = [(SIGN, pa.int32())] if self.signed else []
+        return pa.schema([*self.encoding.carry, *sign])
 
     def columns_of(self, stream: int) -> list[str]:
         """All columns of the frame."""
@@ -79,23 +86,29 @@ class SurvivingCall(ObjectsCall):
         values = [as_json(row) for row in self.table_of(rows).select(list(self.values)).to_pylist()]
         return refused.set_column(refused.schema.get_field_index("values"), "values", pa.array(values, pa.string()))
 
-    def table_of(self, rows: Objects) -> pa.Table:
+    def table_of(self, rows: Objects, sign: int = 1) -> pa.Table:
         """Rows as they came."""
         carry = self.encoding.carry
         _, carried = carried_by(rows.key, np.zeros(len(rows), np.int64), self.encodings, carry)
-        return pa.Table.from_arrays(carried, schema=self.answer_schema)
+        signs = [pa.array(np.full(len(rows), sign, np.int32))] if self.signed else []
+        return pa.Table.from_arrays([*carried, *signs], schema=self.answer_schema)
 
     def meaning(self) -> Meaning:
         """What is asked, in plain JSON."""
         arguments = {
             "stream": of_stream(self.encoding, self.lateness[0], self.idle_after[0], arrival=self.arrival),
             "types": of_types([("key", self.key_type), ("time", self.time_type)], self.encoding.carry),
+            "signed": self.signed,
         }
-        return of_call("surviving", arguments, {})
+        return of_call("surviving", arguments, {"signed": False})
 
 
-def resolve_surviving(stream: Stream, schema: pa.Schema, *, on_reject: str, options: Options) -> SurvivingCall:
+def resolve_surviving(
+    stream: Stream, schema: pa.Schema, *, on_reject: str, options: Options, signed: bool = False
+) -> SurvivingCall:
     """Check a call against the columns there are."""
+    if signed and SIGN in schema.names and stream.change != SIGN:
+        raise BadArgument(f"emit='changes' would add a column {SIGN!r}, and the rows have one already. Rename it.")
     for name in stream.columns():
         column_type(schema, name, stream.name or "stream")
     columns = tuple(name for name in schema.names if name not in (stream.change, UNDECODED))
@@ -107,6 +120,7 @@ def resolve_surviving(stream: Stream, schema: pa.Schema, *, on_reject: str, opti
             carry=carried_of(own, schema, stream.name or "stream"),
         ),
         tuple(name for name in stream.columns() if name not in apart),
+        signed,
         lateness=(stream.lateness_micros,),
         idle_after=(stream.idle_after_micros,),
         ahead=(stream.ahead_micros,),
@@ -142,11 +156,26 @@ class SurvivingBucket(TickBucket):
         """There is nothing to take in."""
 
 
+class SignedBucket(SurvivingBucket):
+    """Rows as they come, and once more those that are withdrawn before their ticks are complete."""
+
+    def answer(self, *, ended: bool) -> list[pa.Table]:
+        """What was withdrawn, and what came and stays."""
+        super().answer(ended=ended)
+        signed = (self.withdrawn, -1), (self.stayed, 1)
+        return [self.call.table_of(in_canonical_order(Objects.concat(rows)), sign) for rows, sign in signed if rows]
+
+
+def bucket_of(call: SurvivingCall) -> SurvivingBucket:
+    """The empty bucket of a call."""
+    return SignedBucket(call) if call.signed else SurvivingBucket(call)
+
+
 class LocalSurviving(Local[Objects]):
     """The rows of a stream that survive in process, push by push."""
 
     def __init__(self, call: SurvivingCall) -> None:
-        super().__init__(SurvivingBucket(call))
+        super().__init__(bucket_of(call))
 
 
 class Survivors:
@@ -196,9 +225,10 @@ class Survivors:
         return type(self)(deepcopy(self._engines, shared))
 
 
-def survivor(stream: Stream, frame: Any = None, *, chained: bool = False) -> Stream:
+def survivor(stream: Stream, frame: Any = None, *, chained: bool = False, signed: bool = False) -> Stream:
     """The stream of the rows that survive; ``chained``: in a streaming query of Spark's."""
     if stream.change is None:
         return stream
     idle = None if chained else stream.idle_after
-    return replace(stream, frame=frame, change=None, lateness=None, idle_after=idle, ahead=math.inf)
+    carry = (*stream.carry, SIGN) if signed else stream.carry
+    return replace(stream, frame=frame, change=None, lateness=None, idle_after=idle, ahead=math.inf, carry=carry)

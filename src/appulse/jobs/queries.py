@@ -46,6 +46,7 @@ class QueriesTable(Table):
     probability: Annotated[Number, Field(gt=0, le=1)] | None = None
     window: Annotated[WindowTable | None, BeforeValidator(as_window)] = None
     aggregate: Annotated[dict[str, Literal["count"] | _COLUMN], Field(min_length=1)] | None = None
+    emit: Literal["matches", "changes"] = "matches"
     on_reject: Literal["collect", "fail"] = "collect"
 
     @model_validator(mode="after")
@@ -75,6 +76,7 @@ class QueriesTable(Table):
             "probability": self.probability,
             "window": None if self.window is None else self.window.build(),
             "aggregate": asked or None,
+            "emit": self.emit,
             "on_reject": self.on_reject,
         }
 
