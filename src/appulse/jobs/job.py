@@ -308,6 +308,7 @@ def _check_queries(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Sch
     except JobError as problem:
         return [Problem(where, str(problem))]
     settings = job.table.query_settings() | {"on_reject": "collect"}
+    del settings["emit"]  # about rows, not queries
     empty = [schema.empty_table() for schema in schemas]
     if len(streams) == 1:
         one = LocalQueries(resolve_queries(streams[0], empty[0], queries.schema, **settings))
