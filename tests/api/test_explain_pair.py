@@ -175,16 +175,20 @@ def test_what_filled_a_row_is_told_with_the_rows_behind_it() -> None:
     ("epsilon", "decides"),
     [({"horizontal": 100.0, "vertical": 250.0}, "vertical"), ({"horizontal": 40.0, "vertical": 400.0}, "horizontal")],
 )
-def test_of_a_cylinder_the_way_that_decides_is_named(epsilon: dict[str, float], decides: str) -> None:
+@pytest.mark.parametrize("error", [{"sigma": 5.0}, {"ellipse": (5.0, 2.0, 30.0)}])
+def test_of_a_cylinder_the_way_that_decides_is_named(epsilon: dict[str, float], decides: str, error: Any) -> None:
     """What the vertical one leaves is the probability, where the horizontal one is sure; never less than it."""
     low = {"id": 1, "ts": 0.0, "lat": 50.0, "lon": 10.0, "up": 100.0}
-    model = ap.Position("lat", "lon", sigma=5.0, altitude="up", altitude_sigma=10.0)
+    model = ap.Position("lat", "lon", altitude="up", altitude_sigma=10.0, **error)
     text = _told(low, low | {"id": 2, "lat": 50.0005, "up": 380.0}, model, epsilon=epsilon)
     shares = dict(re.findall(r"(horizontal|vertical) (?:at most )?([0-9.e-]+)[,;]", text))
     (probability,) = re.findall(r"probability: ([0-9.e-]+);", text)
     assert float(shares[decides]) < 0.05
     assert max(map(float, shares.values())) > 0.9
     assert float(shares[decides]) >= float(probability) * (1 - 1e-5)
-    assert f"the {decides} one decides" in text
+    assert f"; {decides} decides" in text
+    assert ("ellipse of the difference: semi-axes 7.07107 and 2.82843, the first at 30 degrees" in text) == (
+        "ellipse" in error
+    )
     if decides == "vertical":
         assert float(shares[decides]) == pytest.approx(float(probability), rel=1e-5)

@@ -247,3 +247,8 @@ def test_a_pair_is_explained_group_by_group(capsys: pytest.CaptureFixture[str]) 
     assert "x, y, z: 2 apart, epsilon 1.5" in text
     assert "no answer" in text.splitlines()[-1]
     assert capsys.readouterr().out
+    leaning = stream(ap.Gaussian("x", "y", "z", covariance=(0.5, 0.1, 0.0, 0.5, 0.0, 0.01)))
+    asked: dict[str, Any] = {"epsilon": {("x", "y"): 9.0, "z": 1.0}, "probability": 0.5, "window": 1}
+    text = ap.explain_pair(one, other | {"z": 2.1}, left=leaning, **asked)
+    assert "along each: x, y at most 1, z at most 0.23975; z decides" in text
+    assert "probability: 0.239750" in text

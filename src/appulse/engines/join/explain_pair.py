@@ -204,18 +204,16 @@ def _numbers(left: _Side, right: _Side, call: JoinCall) -> Iterator[str]:
     """Each bound on the probability, tried in this order."""
     plan, a, b = call.plan, left.samples, right.samples
     gap = a.centre[0] - b.centre[0]
-    distance, mass = float(np.linalg.norm(gap)), float(a.mass[0] * b.mass[0])
+    mass, way = float(a.mass[0] * b.mass[0]), gap
     if plan.earth is not None:
         chord = float(np.linalg.norm(gap[:3]))
         yield f"chord, through the Earth: {chord:.6g} metres; the geodesic is never shorter"
         along, rise = geodesic(plan.earth, *a.centre[0, :3].tolist(), *b.centre[0, :3].tolist()), float(sum(gap[3:]))
-        distance = math.hypot(along, rise)
-        if len(gap) > 3:
+        way = np.array([along, 0.0, abs(rise)][: len(gap) - 1])
+        if len(gap) > _FLAT:
             wanted = "" if plan.vertical is None else f"; epsilon {plan.epsilon:.6g} and {plan.vertical:.6g}"
             yield f"geodesic {along:.6g}, difference of altitudes {abs(rise):.6g}{wanted}"
-            spreads = left.row.spread[0], right.row.spread[0]
-            if plan.vertical is not None and all(len(own) in (0, 2) for own in spreads):  # an ellipse has more numbers
-                yield _ways((along, abs(rise)), (plan.epsilon, plan.vertical), spreads)
+    distance = float(np.linalg.norm(way))
     epsilon = plan.epsilon if plan.vertical is None else plan.limit
     reach = epsilon + float(left.row.reach[0] + right.row.reach[0])
     own = [0.0 if side.row.margin is None else float(side.row.margin[0]) for side in (left, right)]
@@ -225,12 +223,16 @@ def _numbers(left: _Side, right: _Side, call: JoinCall) -> Iterator[str]:
         plan = replace(plan, epsilon=epsilon, margins=False) if plan.euclidean else plan
     yield f"distance of the means: {distance:.6g}; epsilon {epsilon:.6g}; with both reaches {reach:.6g}"
     yield f"mass: at most {mass:.6g}, if both exist"
+    normal = plan.earth is not None or (pairs_in_closed_form(left.model, right.model) and not plan.values)
+    error = _difference(left, right, way, plan) if normal else None
     if not plan.euclidean:
-        yield from _by_group(gap, call, sum(own))
+        yield from _by_group(gap, error, call, sum(own))
         return
-    if plan.earth is not None or (pairs_in_closed_form(left.model, right.model) and not plan.values):
-        if plan.earth is None or len(gap) == _FLAT:
-            yield from _half_space(left, right, gap, distance, plan)
+    if error is not None:
+        if plan.vertical is None:
+            yield from _half_space(error, way, mass, plan.epsilon)
+        else:
+            yield from _cylinder(error, way, mass, (plan.epsilon, plan.vertical))
         return
     far = distance + float(a.radius[0] + b.radius[0])
     yield f"accept: farthest samples at most {far:.6g} apart" + (", within epsilon" if far <= plan.limit else "")
@@ -254,74 +256,92 @@ def _numbers(left: _Side, right: _Side, call: JoinCall) -> Iterator[str]:
     yield f"Cantelli on squared distances: at most {mass * bound:.6g}"
 
 
-def _by_group(gap: NDArray[np.float64], call: JoinCall, margin: float) -> Iterator[str]:
-    """How far apart the means are in each group of dimensions."""
+def _by_group(
+    gap: NDArray[np.float64], error: NDArray[np.float64] | None, call: JoinCall, margin: float
+) -> Iterator[str]:
+    """How far apart the means are in each group of dimensions, and of normal rows which of the groups decides."""
     plan = call.plan
     named = names(call.encodings[0].model, len(gap))
     group, epsilon = plan.within(len(gap))
+    shares = {}
     for g, wanted in enumerate(epsilon):
-        own = [k for k, of in enumerate(group) if of == g]
-        parts = np.abs(gap[own])
-        apart = parts.sum() if plan.metric == "manhattan" else math.hypot(*parts)
+        own = np.flatnonzero(np.array(group) == g)
+        apart = np.abs(gap[own]).sum() if plan.metric == "manhattan" else math.hypot(*gap[own])
         label = ", ".join(named[k] for k in own)
         yield f"{label}: {apart:.6g} apart, epsilon {wanted + margin:.6g}"
+        if error is not None:
+            shares[label] = _along(gap[own], error[np.ix_(own, own)], wanted + margin)
+    if len(shares) > 1:
+        yield _decides(shares)
 
 
-def _half_space(left: _Side, right: _Side, gap: NDArray[np.float64], distance: float, plan: JoinPlan) -> Iterator[str]:
+def _half_space(error: NDArray[np.float64], way: NDArray[np.float64], mass: float, epsilon: float) -> Iterator[str]:
     """The bound along the line of centres, and the ellipse of the difference where it is one."""
-    error, line = _difference(left, right, gap, plan)
+    distance = float(np.linalg.norm(way))
+    line = way / distance if distance > 0.0 else np.eye(len(way))[0]
     deviation = math.sqrt(max(0.0, float(line @ error @ line)))
-    mass = float(left.samples.mass[0] * right.samples.mass[0])
     if deviation > 0.0:
-        bound = mass * phi((plan.epsilon - distance) / deviation)
+        bound = mass * phi((epsilon - distance) / deviation)
         yield f"half-space (deviation {deviation:.6g}): at most {bound:.6g}"
     variances, axes = np.linalg.eigh(error)
     if variances[-1] - variances[0] > _ALIKE * variances[-1]:
         sizes = " and ".join(f"{math.sqrt(max(0.0, v)):.6g}" for v in variances[::-1])
         angle = math.degrees(math.acos(min(1.0, abs(float(axes[:, -1] @ line)))))
         yield f"ellipse of the difference: semi-axes {sizes}, the first at {angle:.3g} degrees to the line of centres"
-        yield _axes(variances[::-1], distance * np.abs(line @ axes[:, ::-1]), mass, plan.epsilon)
+        yield _axes(variances[::-1], distance * np.abs(line @ axes[:, ::-1]), mass, epsilon)
 
 
-def _ways(
-    gap: tuple[float, float], epsilon: tuple[float, float], spreads: tuple[NDArray[np.float64], NDArray[np.float64]]
-) -> str:
-    """How much of the probability each way of a cylinder leaves, with a sigma along the Earth and one of altitudes."""
-    shares = []
-    for k, (apart, within) in enumerate(zip(gap, epsilon, strict=True)):
-        s = math.hypot(*(float(own[-k]) for own in spreads if len(own)))
-        shares.append(float(apart <= within) if s == 0.0 else interval((-within - apart) / s, (within - apart) / s))
-    decides = "horizontal" if shares[0] < shares[1] else "vertical"
-    return f"along each: horizontal at most {shares[0]:.6g}, vertical {shares[1]:.6g}; the {decides} one decides"
+def _cylinder(
+    error: NDArray[np.float64], way: NDArray[np.float64], mass: float, epsilon: tuple[float, float]
+) -> Iterator[str]:
+    """The same along the Earth, and which of the two ways decides."""
+    yield from _half_space(error[:2, :2], way[:2], mass, epsilon[0])
+    horizontal = _along(way[:2], error[:2, :2], epsilon[0])
+    yield _decides({"horizontal": horizontal, "vertical": _along(way[2:], error[2:, 2:], epsilon[1])})
+
+
+def _along(way: NDArray[np.float64], error: NDArray[np.float64], epsilon: float) -> float:
+    """The probability to be within epsilon along the line of centres: at least that of being so at all."""
+    distance = float(np.linalg.norm(way))
+    line = way / distance if distance > 0.0 else np.eye(len(way))[0]
+    return _share(distance, float(line @ error @ line), epsilon)
+
+
+def _share(mean: float, variance: float, epsilon: float) -> float:
+    """The probability that a normal number is within epsilon of zero."""
+    s = math.sqrt(max(0.0, variance))
+    return float(abs(mean) <= epsilon) if s == 0.0 else interval((-epsilon - mean) / s, (epsilon - mean) / s)
+
+
+def _decides(shares: dict[str, float]) -> str:
+    told = ", ".join(f"{name} at most {share:.6g}" for name, share in shares.items())
+    return f"along each: {told}; {min(shares, key=shares.__getitem__)} decides"
 
 
 def _axes(variances: NDArray[np.float64], means: NDArray[np.float64], mass: float, epsilon: float) -> str:
     """How much of the probability each axis of an ellipse leaves: what is within epsilon is so along each."""
-    deviations = np.sqrt(np.maximum(variances, 0.0)).tolist()
-    left = [
-        float(mean <= epsilon) if s == 0.0 else interval((-epsilon - mean) / s, (epsilon - mean) / s)
-        for mean, s in zip(means.tolist(), deviations, strict=True)
-    ]
+    left = [_share(mean, own, epsilon) for mean, own in zip(means.tolist(), variances.tolist(), strict=True)]
     told = ", ".join(f"{name} {mass * share:.6g}" for name, share in zip(_ORDINALS, left, strict=False))
     return f"along its axes: at most {told}; the {_ORDINALS[int(np.argmin(left))]} decides"
 
 
-def _difference(
-    left: _Side, right: _Side, gap: NDArray[np.float64], plan: JoinPlan
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The covariance of the difference of two normal rows, and the line of centres; on the Earth along and across."""
-    one, other = left.row.spread, right.row.spread
+def _difference(left: _Side, right: _Side, way: NDArray[np.float64], plan: JoinPlan) -> NDArray[np.float64]:
+    """The covariance of the difference of two normal rows; on the Earth along and across the geodesic, and upward."""
+    one, other, d = left.row.spread, right.row.spread, len(way)
     if plan.earth is None:
-        size = float(np.linalg.norm(gap))
-        line = gap / size if size > 0.0 else np.eye(len(gap))[0]
-        return (matrices(one, len(gap)) + matrices(other, len(gap)))[0], line
-    total = np.zeros((2, 2))
-    ends = (left.row.centre[0].tolist(), right.row.centre[0].tolist())
-    for spread, (here, there), sign in ((one, ends, 1.0), (other, ends[::-1], -1.0)):
+        total: NDArray[np.float64] = (matrices(one, d) + matrices(other, d))[0]
+        return total
+    total = np.zeros((d, d))
+    ends = (left.row.centre[0, :3].tolist(), right.row.centre[0, :3].tolist())
+    for side, (here, there), sign in ((left, ends, 1.0), (right, ends[::-1], -1.0)):
+        assert isinstance(side.model, Position)  # noqa: S101 - on the Earth all rows are
+        flat, above = flat_and_above(side.row.spread, side.model)
         east, north = (sign * part for part in heading(plan.earth, *here, *there))
         turn = np.array([[east, north], [north, -east]])
-        total += turn @ matrices(spread, 2)[0] @ turn.T
-    return total, np.array([1.0, 0.0])
+        total[:2, :2] += turn @ matrices(flat, 2)[0] @ turn.T
+        if above.shape[1]:
+            total[2, 2] += above[0, 0] ** 2
+    return total
 
 
 def _matrix(upper: np.ndarray[Any, np.dtype[np.float64]], d: int) -> np.ndarray[Any, np.dtype[np.float64]]:
