@@ -32,10 +32,12 @@ HIDDEN = "without data"
 _ON_SPARK = "on spark"
 
 # The session of the tests plans hundreds of queries over few rows each, and most of its time went into compiling what
-# runs once: Java by the second compiler, and a class for each stage of a plan. Jobs that tests start as a process, by
+# runs once: Java by the second compiler, and a class for each stage of a plan; the small code cache that goes with one
+# compiler was swept again and again. Jobs that tests start as a process, by
 # the command line or to be killed, have the settings of a user's session.
 FEW_ROWS: dict[str, str | bool] = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
+    "spark.sql.lightweightPlanChangeValidation": False,
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": False,
     # As other readers expect times: what a test wrote is read without Spark.

@@ -4,15 +4,18 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyspark
 import pytest
 
+from appulse.engines.spark.gateway import spark_home
 from appulse.errors import BadArgument, SessionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -43,6 +46,27 @@ def test_stateful_query_runs(spark: SparkSession) -> None:
     from appulse.engines.spark.probe import run_probe
 
     run_probe(spark)
+
+
+def test_python_processes_import_the_installed_pyspark(spark: SparkSession) -> None:
+    """And not an archive of its sources, which each of them would compile."""
+    imported = spark.range(1).mapInArrow(_where_pyspark_is, "path string").distinct().collect()
+    assert [row.path for row in imported] == [pyspark.__file__]
+
+
+def _where_pyspark_is(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        yield pa.record_batch({"path": [pyspark.__file__]})
+
+
+def test_a_home_of_their_own_is_left_to_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert spark_home() is None
+    monkeypatch.delenv("SPARK_HOME")
+    home = spark_home()
+    assert home is not None
+    assert (home / "jars").resolve() == Path(pyspark.__file__).parent / "jars"
+    assert not (home / "python").exists()
 
 
 def test_asking_again_gives_the_running_session(spark: SparkSession) -> None:

@@ -6,9 +6,10 @@ import atexit
 import os
 import re
 import sys
+import sysconfig
 import threading
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,9 +55,9 @@ class Archives:
     @classmethod
     def of(cls, java: Java) -> Archives:
         """Those of a Java, for the PySpark that is installed; they go with its environment, if it has one."""
-        name = digest([str(java.home), java.version, pyspark.__version__, pyspark.__file__])
-        place = cache_folder() if sys.prefix == sys.base_prefix else Path(sys.prefix) / "cache"
-        folder = place / f"classes-{name}"
+        folder = _kept(
+            "classes", str(java.home), java.version, pyspark.__version__, pyspark.__file__, str(spark_home())
+        )
         return cls(folder / "java.jsa", folder / "spark.jsa")
 
     @property
@@ -65,6 +66,33 @@ class Archives:
         if not (self.java.exists() and self.spark.exists()):
             return ""
         return " ".join([f'"-XX:SharedArchiveFile={self.java}:{self.spark}"', *SILENT])
+
+
+def spark_home() -> Path | None:
+    """A home of the installed Spark without its archive of PySpark's sources; None where it would not do.
+
+    Spark puts that archive in front of all that its Python processes import from, and Python compiles sources in an
+    archive again in each process: half a second for each stateful stage of a query that starts. From a home without
+    the archive they import the installed PySpark, which is compiled already.
+    """
+    installed = Path(pyspark.__file__).parent
+    if os.environ.get("SPARK_HOME") or installed.parent != Path(sysconfig.get_path("purelib")):
+        return None
+    home = _kept("spark", str(installed))
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        for name in ("bin", "conf", "jars", "sbin"):
+            with suppress(FileExistsError):
+                (home / name).symlink_to(installed / name)
+    except OSError:
+        return None
+    return home
+
+
+def _kept(kind: str, *of: str) -> Path:
+    """A folder of what can be made again; it goes with the environment of Python, if there is one."""
+    place = cache_folder() if sys.prefix == sys.base_prefix else Path(sys.prefix) / "cache"
+    return place / f"{kind}-{digest(of)}"
 
 
 @contextmanager
@@ -91,12 +119,13 @@ def start_jvm(conf: SparkConf) -> JavaGateway:
     options = conf.get(JAVA_OPTIONS, "") or ""
     if "-XX:SharedArchiveFile" not in options:
         conf.set(JAVA_OPTIONS, f"{Archives.of(java).option} {options}".strip())
+    home = spark_home() if (conf.get("spark.master") or "").startswith("local") else None
     last_words: deque[str] = deque(maxlen=5)
     read, write = os.pipe()
     listener = threading.Thread(target=_listen, args=(read, last_words), name="appulse-jvm-stderr", daemon=True)
     listener.start()
     try:
-        with environment(JAVA_HOME=str(java.home)):
+        with environment(JAVA_HOME=str(java.home), **({} if home is None else {"SPARK_HOME": str(home)})):
             return launch_gateway(conf, {"stderr": write})
     except PySparkRuntimeError as problem:
         failure = problem
