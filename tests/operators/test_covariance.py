@@ -183,13 +183,6 @@ def test_meanings_and_job_files_have_the_error_as_it_was_given() -> None:
     assert place.build() == ap.Position("a", "b", ellipse=("x", "y", 30.0))
 
 
-def test_what_takes_no_ellipse_yet_refuses_it() -> None:
-    place = ap.Position("lat", "lon", ellipse=(1, 2, 0))
-    stream = ap.Stream(pa.table({"id": [1], "at": [0.0], "lat": [0.0], "lon": [0.0]}), key="id", time="at", value=place)
-    with pytest.raises(ap.BadArgument, match="an ellipse or a covariance"):
-        ap.fence_events(stream, pa.table({"query": [1], "region": ["POINT (0 0)"], "radius": [5.0]}), enter=0.9)
-
-
 def test_likelihood_ratios_are_those_of_scipy() -> None:
     """The density of the difference under the sum of the errors, over that of unrelated rows."""
     from scipy.stats import multivariate_normal
