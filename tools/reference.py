@@ -91,6 +91,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "StateError",
         "StateLimit",
         "StorageError",
+        "SwappedPlaces",
     ),
 }
 

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         StateError,
         StateLimit,
         StorageError,
+        SwappedPlaces,
     )
     from appulse.imputation.choosing import AutoImputer
     from appulse.imputation.dependencies import DifferentialDependency
@@ -152,6 +153,7 @@ _HOMES = {
         "StateError",
         "StateLimit",
         "StorageError",
+        "SwappedPlaces",
     ),
     "appulse.imputation.choosing": ("AutoImputer",),
     "appulse.imputation.dependencies": ("DifferentialDependency",),
@@ -285,6 +287,7 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "StateError",
     "StateLimit",
     "StorageError",
+    "SwappedPlaces",
 ]
 
 

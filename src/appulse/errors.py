@@ -12,7 +12,7 @@
     ├── StorageError    a disk is full, a path not writable       (also an OSError)
     └── NotBuilt        part of the contract that does not stand yet (also a NotImplementedError)
 
-Warnings beside it: CappedWindow, ExplodingOutput, LateRows.
+Warnings beside it: CappedWindow, ExplodingOutput, LateRows, SwappedPlaces.
 
 A message says what failed, what was there, and what to do next.
 """
@@ -41,6 +41,7 @@ __all__ = [
     "StateError",
     "StateLimit",
     "StorageError",
+    "SwappedPlaces",
     "bad_rows",
     "likely",
     "nearest",
@@ -48,6 +49,7 @@ __all__ = [
     "tell_exploding",
     "warn_exploding",
     "warn_late",
+    "warn_swapped",
 ]
 
 
@@ -187,6 +189,23 @@ def warn_late(late: int, rows: int, because: str) -> None:
         "Stream(ahead=) less; if rows do come this late, give Stream(lateness=) more.",
         LateRows,
         stacklevel=3,
+    )
+
+
+class SwappedPlaces(UserWarning):
+    """No row lies in a region, and some would if latitude and longitude were swapped.
+
+    Check `Position(lat, lon)`, and that coordinates of regions are longitude, latitude.
+    """
+
+
+def warn_swapped(rows: int, would: int) -> None:
+    """Warn that ``would`` of the last rows lie in a region if latitude and longitude are swapped, and none else."""
+    warnings.warn(
+        f"None of the first {rows:,} rows lies in a region, and {would:,} would with latitude and longitude swapped. "
+        "Check ap.Position(lat, lon), and that coordinates of regions are longitude, latitude.",
+        SwappedPlaces,
+        stacklevel=4,
     )
 
 

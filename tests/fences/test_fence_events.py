@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -309,6 +310,23 @@ def test_positions_have_the_mass_of_their_tangent_plane() -> None:
         across, along = a * a / curved * cosine * math.pi / 180, (a * b) ** 2 / curved**3 * math.pi / 180
         expected = naive.mass(shapes[row["query"]], lon, lat, 25 / across, 25 / along)
         assert row["probability"] == pytest.approx(expected, abs=1e-8)
+
+
+def test_degrees_that_are_swapped_are_noticed() -> None:
+    """Once, and only where no row lies in a region."""
+    table = _walk(50, 1)
+    swapped = table.rename_columns({"lat": "lon", "lon": "lat"})
+    both = pa.concat_tables([table, swapped.select(table.column_names)])
+    for warns, rows in ((True, swapped), (False, table), (False, both)):
+        call = ap.FenceEvents(_moving(None), _zones())
+        standing = ap.QueryMatch(_moving(None), probability=0.5)
+        standing.change(_zones())
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for part in (rows, rows.slice(0, 5)):
+                standing.push(part)
+                call.push(part)
+        assert [one.category for one in caught if one.category is ap.SwappedPlaces] == 2 * warns * [ap.SwappedPlaces]
 
 
 def test_a_fence_over_the_180th_meridian_is_one() -> None:

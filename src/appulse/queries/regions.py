@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.geodesic import Earth
     from appulse.kernels.regions import RegionIndex
     from appulse.model.regions import Regions, RegionSet
     from appulse.queries.keys import Range
@@ -151,10 +152,7 @@ class QueryRegions:
 
     def covering(self, at: NDArray[np.float64]) -> Found:
         """Exact places (n, 2) and the queries whose regions cover them."""
-        n, none = len(at), np.empty(0, np.int64)
-        place = np.zeros((n, 3)) if self.earth is None else centred(at[:, 1], at[:, 0], self.earth)
-        at, error = np.ascontiguousarray(at, float), np.zeros((n, 1))
-        return self.around(Readings(none, none, at, whitening(error), place, error, np.ones(n)), 1.0, 0.0)
+        return self.around(_exact_readings(at, self.earth), 1.0, 0.0)
 
     def around(self, readings: Readings, least: float | None, reach: float, *, turns: bool = False) -> Found:
         """Readings and the queries in whose regions they lie with a probability of ``least`` (None: any above 0).
@@ -191,6 +189,20 @@ class QueryRegions:
         radius, box = float(regions.radius[number]), regions.box[number].tolist()
         found = {"edges": edges} if np.isnan(radius) else {"radius": radius}
         return {"region": {**found, "box": box}}
+
+
+def covered_rows(regions: RegionSet, at: NDArray[np.float64], earth: Earth | None) -> NDArray[np.int32]:
+    """The exact places (n, 2) that some region covers, once for each."""
+    curve, on_earth, turns = curve_of(regions.arrays, regions.index.level), earth is not None, False
+    given = 1.0, Reach(0.0, 0.01), earth or NO_EARTH, on_earth, turns
+    return matches(regions.index, regions.arrays, curve, _exact_readings(at, earth), *given)[0]
+
+
+def _exact_readings(at: NDArray[np.float64], earth: Earth | None) -> Readings:
+    n, none = len(at), np.empty(0, np.int64)
+    place = np.zeros((n, 3)) if earth is None else centred(at[:, 1], at[:, 0], earth)
+    at, error = np.ascontiguousarray(at, float), np.zeros((n, 1))
+    return Readings(none, none, at, whitening(error), place, error, np.ones(n))
 
 
 def _bounds(regions: Regions) -> dict[str, Range]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.engines.bucket import Blobs
+    from appulse.model.regions import RegionSet
 
 # By this share of the readings that came, what is left is little.
 _MUCH = 0.5
@@ -50,6 +51,11 @@ class FenceBucket(WaitingBucket):
     def nbytes(self) -> int:
         """Bytes held."""
         return super().nbytes + self.operator.nbytes
+
+    @property
+    def regions(self) -> RegionSet:
+        """Those of the fences."""
+        return self.operator.regions
 
     @property
     def due(self) -> int | None:

@@ -189,6 +189,11 @@ class ChangingFenceBucket(WaitingBucket):
         return sum(one.nbytes for one in self.waits(0)) + self.operator.nbytes
 
     @property
+    def regions(self) -> RegionSet:
+        """Those of the fences that stand."""
+        return self.version.standing.regions
+
+    @property
     def due(self) -> int | None:
         """The least time that ticks have to be complete beyond for anything to be answered."""
         times = [super().due, *(rows.due for _, rows in self.known), self.operator.due]

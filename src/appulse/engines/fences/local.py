@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
@@ -11,11 +12,15 @@ from appulse.engines.bucket import fail_if_asked
 from appulse.engines.fences.bucket import FenceBucket
 from appulse.engines.fences.changing import ChangingFenceBucket, check_changes
 from appulse.engines.local import Local
+from appulse.engines.swapped import Swapped
 from appulse.errors import BadArgument
 from appulse.model import defects as why
 from appulse.model.objects import Objects
+from appulse.queries.regions import covered_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
 
     from appulse.engines.fences.call import FenceCall
@@ -24,17 +29,27 @@ if TYPE_CHECKING:
 class LocalFences(Local[Objects]):
     """Fence events in process, push by push."""
 
+    bucket: FenceBucket | ChangingFenceBucket
+
     def __init__(self, call: FenceCall, fences: pa.Table | None = None) -> None:
         """``fences`` are those that the call has read, where they may change."""
         super().__init__(FenceBucket(call))
         self._fences = fences
+        self._swapped = Swapped()
         if len(call.refused_fences):
             self._rejects.append(call.refused_fences)
+
+    def _admit(self, tables: Mapping[str, pa.Table]) -> None:
+        super()._admit(tables)
+        earth = self.bucket.call.plan.earth
+        regions = self.bucket.regions
+        for _, rows in self.bucket.came:
+            if earth is not None and rows.degrees is not None and len(regions.arrays.radius) and not self._swapped.done:
+                self._swapped.look(rows.degrees, partial(covered_rows, regions, earth=earth))
 
     def change(self, table: pa.Table) -> None:
         """Add, move and remove fences: the changes count for readings that are pushed from now on."""
         bucket = self.bucket
-        assert isinstance(bucket, FenceBucket | ChangingFenceBucket)  # noqa: S101 - made here
         if isinstance(bucket, FenceBucket):
             if bucket.call.plan.crossing is not None:
                 raise BadArgument(

@@ -19,6 +19,7 @@ from appulse.engines.pushes import fitted
 from appulse.engines.queries.rows import matched, normal_columns
 from appulse.engines.queries.tables import column_of
 from appulse.engines.schemas import encoding_of, is_joined
+from appulse.engines.swapped import Swapped
 from appulse.engines.thresholds import within_tolerance
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
@@ -28,6 +29,7 @@ from appulse.model.encode import checked, infer_dimensions, keys_of
 from appulse.model.encoding import Encoding, check_columns
 from appulse.model.geometries import geometries_of
 from appulse.model.meaning import of_type, real
+from appulse.model.positions import given_degrees
 from appulse.model.regions import QUERY, RADIUS, REGION, radii_of
 from appulse.model.strings import encode
 from appulse.model.times import from_micros, is_number, is_time, to_micros
@@ -231,6 +233,7 @@ class LocalQueries:
         self.queries = call.query_set()
         self._selected: dict[str | None, tuple[str, ...]] = {None: ()}
         self._rejects: list[pa.Table] = []
+        self._swapped = Swapped()
 
     def change(self, table: pa.Table) -> pa.Table:
         """Add and remove queries, in order; they count from the next push on. The changes that can be used.
@@ -277,6 +280,7 @@ class LocalQueries:
         while begin < len(table) or not answers:
             rows, refused = checked(table.slice(begin, size), self.call.encoding, self.call.columns)
             found = matched(self.queries, rows, self.call.encoding, self.call.threshold)
+            self._doubt(rows)
             watch.add(len(found.slot))
             output.add(len(found.slot))
             answers.append(self.answers(rows, found))
@@ -285,6 +289,14 @@ class LocalQueries:
             a_row = max(1.0, 2.0 * watch.made / (begin + size))
             begin, size = begin + size, max(_ROWS_LEAST, int(_ANSWERS_AT_ONCE / a_row))
         return pa.concat_tables(answers), pa.concat_tables(rejects)
+
+    def _doubt(self, rows: ValidRows) -> None:
+        """Warn at the first rows where latitude and longitude look swapped."""
+        regions = self.queries.regions
+        if regions and not self._swapped.done:
+            at = given_degrees(rows.table, self.call.encoding.held_as)
+            if at is not None:
+                self._swapped.look(at, lambda some: regions.covering(some).row)
 
     def failed(self) -> pa.Table:
         """Queries removed since the last call because they could not be evaluated over rows, as rejects."""
