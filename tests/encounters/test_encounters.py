@@ -469,13 +469,13 @@ def test_two_ships_that_pass_between_their_readings() -> None:
 
 
 def test_bad_motion_and_bad_arguments() -> None:
-    table = pa.table({"id": ["a", "b", "c"], "at": [0.0, 0.0, 0.0], "x": [0.0] * 3, "y": [0.0] * 3})
-    table = table.append_column("sog", pa.array([10.0, 10_000.0, None]))
-    table = table.append_column("cog", pa.array([400.0, 10.0, 10.0]))
+    table = pa.table({"id": ["a", "b", "c", "d"], "at": [0.0] * 4, "x": [0.0] * 4, "y": [0.0] * 4})
+    table = table.append_column("sog", pa.array([10.0, 10_000.0, None, math.inf]))
+    table = table.append_column("cog", pa.array([400.0, 10.0, 10.0, 0.0]))
     course = ap.Course("sog", "cog", horizon="1 minute", unit="knots")
     stream = ap.Stream(table, key="id", time="at", value=ap.Exact("x", "y"), motion=course)
     refused = ap.rejects(ap.encounters(stream, epsilon=1.0, probability=1.0)).to_pylist()
-    assert [row["reason"] for row in refused] == ["bad motion"] * 3
+    assert [row["reason"] for row in refused] == ["bad motion"] * 4
     assert "400" in refused[0]["detail"]
     twice = pa.table({"id": ["a", "a"], "at": [0.0, 0.0], "x": [0.0, 1.0], "y": [0.0, 0.0]})
     stream = replace(stream, frame=twice, motion=ap.Straight(60))

@@ -149,7 +149,8 @@ class Course:
             lambda i: f"column {self.speed!r} is {speed[i]:g} m/s, wanted 0 to {FASTEST:g}",
         )
         angle = np.radians(course)
-        return np.column_stack([speed * np.sin(angle), speed * np.cos(angle)])
+        with np.errstate(invalid="ignore"):  # of rows that are marked
+            return np.column_stack([speed * np.sin(angle), speed * np.cos(angle)])
 
 
 @dataclass(frozen=True)
