@@ -55,10 +55,16 @@ def report(directory: str | Path, *, title: str | None = None, note: str = "") -
     if answers is None:
         there = ", ".join(sorted(path.name for path in folder.iterdir())[:20]) or "nothing"
         raise BadArgument(f"{folder} holds no results; there is {there}. {HELP}")
+    pairs = _table(answers)
+    if answers == folder and "closest_time" in pairs.column_names:
+        raise BadArgument(
+            f"{folder} holds encounters, which are drawn with their readings. Give a folder that holds both: the "
+            "encounters as encounters.parquet or in a folder of that name, the readings as readings."
+        )
     rejects, positions = (_first(folder, (name,)) for name in ("rejects", "positions"))
     metrics = folder / "metrics.jsonl"
     return join_page(
-        _table(answers),
+        pairs,
         None if rejects is None else _table(rejects),
         _lines(metrics) if metrics.is_file() else None,
         None if positions is None else _table(positions),
