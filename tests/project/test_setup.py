@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from tools import setup
 
 ROOT = Path(__file__).resolve().parents[2]
+BUILDERS = "uv==3 \\\n    --hash=sha256:01\nsetuptools==1 \\\n    --hash=sha256:00\n    # via appulse\n"
 
 
 def venv(spark: str = "") -> setup.Environment:
@@ -24,11 +25,11 @@ def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]
     """An empty checkout whose set-ups make environments and install nothing; gives what pip was asked for."""
     asked: list[list[str]] = []
     (tmp_path / "pyproject.toml").write_text("[project]\n")
-    (tmp_path / "requirements.lock").write_text("setuptools==1 \\\n    --hash=sha256:00\n    # via appulse\nzlib==2\n")
+    (tmp_path / "requirements.lock").write_text(f"{BUILDERS}zlib==2\n")
     places = {
         "ROOT": tmp_path,
         "LOCK": tmp_path / "requirements.lock",
-        "pip": lambda _, *arguments, **__: asked.append(list(arguments)),
+        **dict.fromkeys(("pip", "install"), lambda _, *arguments, **__: asked.append(list(arguments))),
     }
     for name, place in places.items():
         monkeypatch.setattr(setup, name, place)
@@ -38,7 +39,7 @@ def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]
 def test_set_up_does_what_is_needed_and_no_more(checkout: list[list[str]]) -> None:
     setup.set_up(venv())
     assert [flags[0] for flags in checkout] == ["--require-hashes", "--require-hashes", "--no-deps"]
-    assert (venv().folder / "builder.lock").read_text() == "setuptools==1 \\\n    --hash=sha256:00\n    # via appulse\n"
+    assert (venv().folder / "builder.lock").read_text() == BUILDERS
     made = (venv().folder / "pyvenv.cfg").stat().st_mtime_ns
 
     checkout.clear()
@@ -134,6 +135,24 @@ def test_spark_that_cannot_be_had_is_told(monkeypatch: pytest.MonkeyPatch) -> No
         setup.pip(venv("4.9"), "pyspark==4.9.*", otherwise="nothing was tested")
 
 
+@pytest.mark.parametrize(
+    ("index", "fails", "ran"),
+    [("", False, ["uv"]), ("", True, ["uv", "pip"]), ("global.index-url='x'", False, ["pip"])],
+)
+def test_pip_installs_where_uv_cannot(monkeypatch: pytest.MonkeyPatch, index: str, fails: bool, ran: list[str]) -> None:
+    asked: list[str] = []
+
+    def played(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        if "config" in command:
+            return subprocess.CompletedProcess(command, 0, stdout=index)
+        asked.append("uv" if command[0].endswith("uv") else "pip")
+        return subprocess.CompletedProcess(command, int(fails and asked[-1] == "uv"))
+
+    monkeypatch.setattr("subprocess.run", played)
+    setup.install(venv(), "--requirement", "some.lock")
+    assert asked == ran
+
+
 def test_unknown_command_names_the_known_ones() -> None:
     ran = subprocess.run(
         [sys.executable, ROOT / "tools" / "setup.py", "tset"], capture_output=True, text=True, check=False
@@ -182,4 +201,5 @@ def test_the_site_has_an_environment_of_its_own_without_appulse(
     monkeypatch.setattr(setup, "TOOLS", tmp_path)
     (tmp_path / "site.lock").write_text("sphinx==9.0 \\\n    --hash=sha256:00\n")
     setup.set_up(setup.Environment(tmp_path / ".venv-site", apart="site"))
-    assert [flags[-1] for flags in checkout] == [str(tmp_path / "site.lock")]
+    assert checkout[-1][-1] == str(tmp_path / "site.lock")
+    assert not any("--editable" in flags for flags in checkout)
