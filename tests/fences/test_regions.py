@@ -98,6 +98,17 @@ def test_a_mean_on_the_boundary_has_the_mass_of_its_neighbours(seed: int, where:
     assert kernels.mass(regions, 0, x, y, _scale(1.0, 1.0)) == pytest.approx(np.mean(near), abs=1e-6)
 
 
+def test_polygons_without_holes_have_the_edges_that_they_have_among_others() -> None:
+    """Whichever way round their corners go, and however thin they are."""
+    chance = np.random.default_rng(6)
+    shapes = [_star(chance, int(corners), hole=False) for corners in chance.integers(3, 40, 200)]
+    thin = [shapely.transform(shape, lambda at: at * [1.0, 1e-12] + [1e3, 0.0]) for shape in shapes[:50]]
+    shapes = [shape for shape in [*map(shapely.reverse, shapes[:100]), *shapes[100:], *thin] if shape.is_valid]
+    regions, among = _regions(shapes), _regions([*shapes, _star(chance, 8, hole=True)])
+    assert (regions.edges == among.edges[: len(regions.edges)]).all()
+    assert (regions.first == among.first[:-1]).all()
+
+
 def test_bounds_hold_the_mass_and_are_close() -> None:
     """Of short edges and of long ones; and of combs, whose boundary is long, before the mean and far beyond it."""
     chance = np.random.default_rng(3)

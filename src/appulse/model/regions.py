@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Columns of a frame of fences.
 QUERY, RADIUS = "query", "radius"
+# Of polygons with an area below this, by the squares of their corners' distances, rounding may turn the sign.
+_THIN = 1e-9
 #: Metres of a degree of latitude, at the least there is on the Earth.
 _METRES = 110_500.0
 __all__ = [
@@ -201,7 +203,26 @@ def _edges(shapely: Any, shapes: NDArray[Any], outlined: NDArray[np.intp]) -> tu
     ``outlined`` are the shapes that have any. A line is a ring there and back, which holds nothing but its boundary; so
     is a point.
     """
-    parts, owner = shapely.get_parts(shapes[outlined], return_index=True)
+    corners, ring, owner = _corners(shapely, shapes[outlined])
+    same = np.flatnonzero(ring[1:] == ring[:-1])
+    edges, ring = np.hstack([corners[same], corners[same + 1]]).reshape(-1, 4), ring[same]
+    place = np.arange(len(edges)) - np.searchsorted(ring, ring)  # within its ring
+    start = np.flatnonzero(place % BLOCK == 0)
+    first = np.searchsorted(outlined[owner[ring[start]]], np.arange(len(shapes) + 1))
+    ends = np.stack([np.minimum(edges[:, :2], edges[:, 2:]), np.maximum(edges[:, :2], edges[:, 2:])])
+    bounds = np.empty((len(start), 4))
+    if len(start):
+        bounds[:, :2], bounds[:, 2:] = np.minimum.reduceat(ends[0], start), np.maximum.reduceat(ends[1], start)
+    return first.astype(np.int64), np.append(start, len(edges)).astype(np.int64), bounds, edges
+
+
+def _corners(shapely: Any, shapes: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """The corners of all rings, the inside at their left, the ring of each, and the shape of each ring."""
+    plain = shapely.get_type_id(shapes) == shapely.GeometryType.POLYGON
+    if plain.all() and not shapely.get_num_interior_rings(shapes).any():
+        corners, ring = shapely.get_coordinates(shapes, return_index=True)
+        return corners[_to_the_left(shapely, shapes, corners, ring)], ring, np.arange(len(shapes))
+    parts, owner = shapely.get_parts(shapes, return_index=True)
     kind = shapely.get_type_id(parts)
     areas = np.flatnonzero(kind == shapely.GeometryType.POLYGON)
     rings, part = shapely.get_rings(shapely.orient_polygons(parts[areas]), return_index=True)
@@ -214,16 +235,23 @@ def _edges(shapely: Any, shapes: NDArray[Any], outlined: NDArray[np.intp]) -> tu
     else:
         part = areas[part]
     corners, ring = shapely.get_coordinates(rings, return_index=True)
-    same = np.flatnonzero(ring[1:] == ring[:-1])
-    edges, ring = np.hstack([corners[same], corners[same + 1]]).reshape(-1, 4), ring[same]
-    place = np.arange(len(edges)) - np.searchsorted(ring, ring)  # within its ring
-    start = np.flatnonzero(place % BLOCK == 0)
-    first = np.searchsorted(outlined[owner[part[ring[start]]]], np.arange(len(shapes) + 1))
-    ends = np.stack([np.minimum(edges[:, :2], edges[:, 2:]), np.maximum(edges[:, :2], edges[:, 2:])])
-    bounds = np.empty((len(start), 4))
-    if len(start):
-        bounds[:, :2], bounds[:, 2:] = np.minimum.reduceat(ends[0], start), np.maximum.reduceat(ends[1], start)
-    return first.astype(np.int64), np.append(start, len(edges)).astype(np.int64), bounds, edges
+    return corners, ring, owner[part]
+
+
+def _to_the_left(
+    shapely: Any, shapes: NDArray[Any], corners: NDArray[np.float64], ring: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The order of the corners of polygons without holes that has the inside at their left."""
+    n = len(shapes)
+    at = np.arange(len(ring))
+    begin, end = np.searchsorted(ring, np.arange(n)), np.searchsorted(ring, np.arange(n), "right")
+    away = corners - corners[begin[ring]]  # so that nothing large cancels
+    twice = np.append(away[:-1, 0] * away[1:, 1] - away[:-1, 1] * away[1:, 0], 0.0)
+    area, size = np.bincount(ring, twice, n), np.bincount(ring, (away * away).sum(axis=1), n)
+    turned = area < 0.0
+    thin = np.flatnonzero(np.abs(area) <= _THIN * size)
+    turned[thin] = ~shapely.is_ccw(shapely.get_exterior_ring(shapes[thin]))
+    return np.where(turned[ring], begin[ring] + end[ring] - 1 - at, at)
 
 
 def _there_and_back(shapely: Any, line: Any) -> Any:
