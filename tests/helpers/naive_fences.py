@@ -70,7 +70,7 @@ def mass(shape: Any, x: float, y: float, across: float, along: float, slope: flo
     low, high = x - 9 * across, x + 9 * across
     # No strip is wider than half a deviation.
     cuts = np.unique(np.concatenate([np.ravel([[e[0], e[2]] for e in edges]), np.linspace(low, high, 37)]))
-    # Nor is one half a width of the strip around an edge in which y may lie on either side.
+    # Cut finely where the mean of y passes an edge: there the integrand rises within a few deviations of y.
     for ax, ay, bx, by in edges:
         if slope and ax != bx and (rise := (by - ay) / (bx - ax)) != slope:
             steps = np.arange(-8.0, 9.0) * along / abs(rise - slope)
