@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ from appulse.operators.pairs import evaluated
 
 if TYPE_CHECKING:
     from collections import Counter
+    from typing import Self
 
     from numpy.typing import NDArray
 
@@ -40,11 +40,13 @@ class Audit:
 
     plan: JoinPlan
     counts: Counter[str]
+    in_full: JoinPlan  # without bounds and threshold
 
-    @cached_property
-    def _in_full(self) -> JoinPlan:
-        """The plan without bounds and threshold."""
-        return replace(self.plan, bounds=frozenset(), threshold=_ALL, bounded=False)
+    @classmethod
+    def of_plan(cls, plan: JoinPlan, counts: Counter[str]) -> Self:
+        """That of a join; ``counts`` are those it reports in."""
+        in_full = replace(plan, bounds=frozenset(), threshold=_ALL, bounded=False) if plan.audit else plan
+        return cls(plan, counts, in_full)
 
     def of(self, time: NDArray[np.int64], centre: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which rows are audited; no rows where nothing is to be audited."""
@@ -53,7 +55,7 @@ class Audit:
     def compare(self, pairs: CandidatePairs, kinds: tuple[Model, Model]) -> None:
         """Count pairs without an answer, and those of them that have one in full."""
         self.counts["audited"] += len(pairs.left)
-        full = evaluated(self._in_full, pairs, kinds, type(self.counts)())
+        full = evaluated(self.in_full, pairs, kinds, type(self.counts)())
         least = self.plan.threshold + min(_ROUNDING, self.plan.threshold)
         self.counts["false_dismissals"] += int((full.probability >= least).sum())
 
@@ -75,8 +77,10 @@ class Noted:
     @property
     def open(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The pairs that are no answers."""
-        # Few numbers of a wide range: a table over that would cost more than all else.
-        rest = ~np.isin(_codes(self._at, self._rows), np.concatenate(self._answered), kind="sort")
+        known, codes = np.sort(np.concatenate(self._answered)), _codes(self._at, self._rows)
+        if not len(known):
+            return self._at, self._rows
+        rest = known.take(known.searchsorted(codes), mode="clip") != codes
         return self._at[rest], self._rows[rest]
 
 

@@ -70,7 +70,7 @@ class SimilarityJoin(JoinWindows):
         super().__post_init__()
         self.estimate: Estimate | None = None
         self._come = 0  # rows since the last estimate
-        self._audit, self.noted = Audit(self.plan, self.counts), NOTHING  # pairs of audited rows
+        self._audit, self.noted = Audit.of_plan(self.plan, self.counts), NOTHING  # pairs of audited rows
         self._matching = Watch(0, _matching_samples, values=True)  # samples that match, of the push at hand
         self._out = (np.empty(_FIRST_CAPACITY, np.int64), np.empty(_FIRST_CAPACITY, np.int64))
 
@@ -98,6 +98,7 @@ class SimilarityJoin(JoinWindows):
         other = SimilarityJoin(self.plan, self.lanes, self.ownership, output=self.output)
         other._stores, other.partners = self._stores, self.partners
         other._groups, other._differs = self._groups, self._differs
+        other._audit = replace(self._audit, counts=other.counts)
         return other
 
     def evaluate(self, left: int, right: int, pairs: CandidatePairs) -> Answers:
