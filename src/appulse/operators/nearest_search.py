@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -76,10 +76,10 @@ class NearestTrees:
 
     def _searched(self, right: Objects, rows: NDArray[np.int64] | None) -> _Among:
         """What finds the nearest of some rows, or of all."""
-        own = right if rows is None else right.take(rows)
+        centre, time = _placed(right, rows)
         if right.d >= MANY_DIMENSIONS:
-            return _Among(rows, own.time, partial(nearest_vectors, own.centre))
-        return _Among(rows, own.time, partial(nearest, self._tree_of(own.centre, own.time)))
+            return _Among(rows, time, partial(nearest_vectors, centre))
+        return _Among(rows, time, partial(nearest, self._tree_of(centre, time)))
 
     def _tree_of(self, points: NDArray[np.float64], time: NDArray[np.int64]) -> Tree:
         """The tree of some rows; of many, part by part."""
@@ -131,30 +131,29 @@ class NearestTrees:
         for group, ours in self._by_group(left).items():
             if group not in self._among:
                 continue
-            among, own = self._among[group], left if ours is None else left.take(ours)
+            among, (centre, time) = self._among[group], _placed(left, ours)
 
             def look(
-                some: NDArray[np.int64] | slice, among: _Among = among, own: Objects = own
+                some: NDArray[np.int64] | slice, among: _Among = among, centre: Any = centre, time: Any = time
             ) -> tuple[NDArray[np.int64], NDArray[np.float64], int]:
-                centre, time = own.centre[some], own.time[some]
-                rows, away = np.empty((len(time), k), np.int64), np.empty((len(time), k))
-                ties = among.find(centre, time, among.time, wanted, rows, away)
+                rows, away = np.empty((len(time[some]), k), np.int64), np.empty((len(time[some]), k))
+                ties = among.find(centre[some], time[some], among.time, wanted, rows, away)
                 return among.numbered(rows), away, ties
 
-            parts = self._parts(own)
+            parts = self._parts(centre, time)
             for some, (rows, away, tied) in zip(parts, self._workers.map(look, parts), strict=True):
                 at = some if ours is None else ours[some]
                 found[at], distance[at] = rows, away
                 ties += tied
         return found, distance, ties
 
-    def _parts(self, left: Objects) -> Sequence[NDArray[np.int64] | slice]:
+    def _parts(self, centre: NDArray[np.float64], time: NDArray[np.int64]) -> Sequence[NDArray[np.int64] | slice]:
         """Left rows for one thread each; those near to each other are in one part."""
-        many = min(_PARTS * self._workers.threads, len(left) // _PART)
+        many = min(_PARTS * self._workers.threads, len(time) // _PART)
         if self._workers.threads == 1 or many < 2:
             return [slice(None)]
-        curve = curve_of(left.centre, left.time, max(self.plan.windows))
-        return [order for _, order in self._along(curve, left.centre, left.time, many)]
+        curve = curve_of(centre, time, max(self.plan.windows))
+        return [order for _, order in self._along(curve, centre, time, many)]
 
 
 @dataclass(frozen=True)
@@ -168,6 +167,13 @@ class _Among:
     def numbered(self, found: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rows of the group as rows of the table; -1 stays."""
         return found if self.rows is None else np.where(found >= 0, self.rows[found], -1)
+
+
+def _placed(objects: Objects, rows: NDArray[np.int64] | None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Where and when some rows are, or all."""
+    if rows is None:
+        return objects.centre, objects.time
+    return objects.centre[rows], objects.time[rows]
 
 
 def _answers(
