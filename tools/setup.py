@@ -191,7 +191,7 @@ def set_up(venv: Environment) -> None:
             return
         if not usable(venv, found):
             say(f"making {venv.folder} with Python {sys.version.split()[0]}")
-            subprocess.run([sys.executable, "-m", "venv", "--clear", venv.folder], check=True)
+            make(venv)
             found = {}
         # What is half installed when this is cut short cannot be told from what is whole: all of it goes next time.
         venv.unfinished.touch()
@@ -204,6 +204,11 @@ def set_up(venv: Environment) -> None:
         venv.stamp.write_text(json.dumps(wanted))
         venv.unfinished.unlink()
     say(f"ready: {venv.folder}")
+
+
+def make(venv: Environment) -> None:
+    """Make an environment with nothing in it but pip."""
+    subprocess.run([sys.executable, "-m", "venv", "--clear", venv.folder], check=True)
 
 
 def standing(venv: Environment) -> dict[str, str]:

@@ -8,6 +8,7 @@ a last column more is the deviation of the altitude.
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,8 +43,8 @@ def checked_deviations(
 ) -> NDArray[np.float64]:
     """Deviations or radii (n, parts), of columns or numbers; bad rows are marked."""
     spread = _read(table, parts, defects)
-    defects.mark((spread < 0.0).any(axis=1), why.NEGATIVE_SPREAD, lambda i: f"spread is {spread[i].tolist()}")
-    defects.mark((spread > most).any(axis=1), why.LARGE_ERROR, lambda i: f"spread is {spread[i].tolist()}")
+    defects.mark(_in_any(spread < 0.0), why.NEGATIVE_SPREAD, lambda i: f"spread is {spread[i].tolist()}")
+    defects.mark(_in_any(spread > most), why.LARGE_ERROR, lambda i: f"spread is {spread[i].tolist()}")
     return spread
 
 
@@ -74,7 +75,13 @@ def checked_ellipses(
 def _read(table: pa.Table, parts: Sequence[str | float], defects: Defects) -> NDArray[np.float64]:
     n = len(table)
     found = np.column_stack([floats(table[p]) if isinstance(p, str) else np.full(n, float(p)) for p in parts])
-    defects.mark(~np.isfinite(found).all(axis=1), why.NON_FINITE, lambda i: f"spread is {found[i].tolist()}")
+    defects.mark(_in_any(~np.isfinite(found)), why.NON_FINITE, lambda i: f"spread is {found[i].tolist()}")
+    return found
+
+
+def _in_any(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which rows have a flag: column by column, as rows of a few take NumPy ten times as long."""
+    found: NDArray[np.bool_] = reduce(np.logical_or, flags.T, np.zeros(len(flags), bool))
     return found
 
 

@@ -142,7 +142,7 @@ class Partners:
             few_of(counts, rows, few)
             sure = np.flatnonzero(few >= self.like.certain)
             rows = rows[sure]
-            return replace(_of_store(stream, store, rows, LEFT), expected=counts[rows, -1], few=few[sure])
+            return replace(_of_store(stream, store, rows, LEFT), expected=counts[:, -1].take(rows), few=few[sure])
         notes = _of_store(stream, store, rows if self.apart else rows[~store.met.view[rows]], LEFT)
         if not self.like.held or self.tiled or store.serial is None:
             return notes

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from appulse.engines.queries.call import CONDITION, UNTIL, check_until, until_of
 from appulse.engines.queries.tables import column_of
 from appulse.errors import BadArgument
 from appulse.kernels.fences import NEVER
-from appulse.model.batch import Ragged
+from appulse.model.batch import SHARED, Batch, Ragged
 from appulse.model.columns import plain_type
 from appulse.model.uncertainty import is_certain
 from appulse.operators.fences import Terms
@@ -22,30 +22,25 @@ from appulse.queries.condition import parse
 from appulse.queries.sets import QuerySet
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from appulse.model.carried import Columns
     from appulse.model.encoding import Encoding
     from appulse.model.objects import Objects
     from appulse.operators.fences import Held
 
 
-class TermSet(NamedTuple):
+@dataclass(frozen=True)
+class TermSet(Batch):
     """The terms of some fences, and the texts of their conditions, each once."""
 
     terms: Terms
-    texts: tuple[str, ...]
-
-    def take(self, rows: NDArray[np.int64]) -> TermSet:
-        """Those of some fences."""
-        return TermSet(self.terms.take(rows), self.texts)
+    texts: tuple[str, ...] = field(metadata=SHARED)
 
 
 def types_of(encoding: Encoding, schema: pa.Schema) -> Columns:
     """The columns that conditions may name: all but uncertain coordinates."""
     certain = is_certain(encoding.model)
-    known = [field for field in schema if certain or not encoding.is_dimension(field.name)]
-    return tuple((field.name, plain_type(field.type)) for field in known)
+    known = [one for one in schema if certain or not encoding.is_dimension(one.name)]
+    return tuple((one.name, plain_type(one.type)) for one in known)
 
 
 def columns_of(table: pa.Table, types: Columns) -> Columns:
