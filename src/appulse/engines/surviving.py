@@ -159,10 +159,28 @@ class SurvivingBucket(TickBucket):
 class SignedBucket(SurvivingBucket):
     """Rows as they come, and once more those that are withdrawn before their ticks are complete."""
 
+    def __init__(self, call: SurvivingCall) -> None:
+        super().__init__(call)
+        self._gone: list[Objects] = []
+        self._came: list[Objects] = []
+
+    def withdraw(self) -> None:
+        """Forget the rows that are withdrawn; what is noted is of the step before, or of steps read from a log."""
+        self._gone, self._came = [], []
+        super().withdraw()
+
+    def note(self, old: Sequence[Objects], new: Sequence[Objects], stands: Sequence[NDArray[np.bool_]] | None) -> None:
+        """Hold what is to be answered in this step."""
+        if stands is None:
+            self._came += new
+            return
+        self._gone += [part.filter(~mask) for part, mask in zip(old, stands, strict=False)]
+        self._came += [part.filter(mask) for part, mask in zip(new, stands[len(old) :], strict=True)]
+
     def answer(self, *, ended: bool) -> list[pa.Table]:
         """What was withdrawn, and what came and stays."""
-        super().answer(ended=ended)
-        signed = (self.withdrawn, -1), (self.stayed, 1)
+        self.waiting[0].release(self.complete_before(ended=ended))
+        signed = (self._gone, -1), (self._came, 1)
         return [self.call.table_of(in_canonical_order(Objects.concat(rows)), sign) for rows, sign in signed if rows]
 
 

@@ -13,6 +13,7 @@ from appulse.operators.waiting import Waiting
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -26,9 +27,6 @@ class WaitingBucket(ObjectsBucket):
     def __init__(self, call: ObjectsCall) -> None:
         super().__init__(call)
         self.waiting: list[Waiting[Objects]] = [Waiting() for _ in call.encodings]
-        # Of the step at hand: rows that came and stay, and rows that waited and are withdrawn.
-        self.stayed: list[Objects] = []
-        self.withdrawn: list[Objects] = []
         self.corrections = Corrections.of(call, None, self.counts)
 
     def __len__(self) -> int:
@@ -64,7 +62,6 @@ class WaitingBucket(ObjectsBucket):
 
     def withdraw(self) -> None:
         """Forget the rows that are withdrawn. Rows before ``complete`` may have come, and been answered."""
-        self.stayed, self.withdrawn = [], []
         if self.corrections is None:
             return
         self.corrections.ask(self.asked, self.complete)
@@ -74,14 +71,14 @@ class WaitingBucket(ObjectsBucket):
             old = [part for part in parts if id(part) not in fresh]
             new = [part for part in parts if id(part) in fresh]
             stands = self.corrections.stands_of(stream, old, new)
-            if stands is None:
-                self.stayed += new
-            else:
+            self.note(old, new, stands)
+            if stands is not None:
                 masks = {id(part): mask for part, mask in zip([*old, *new], stands, strict=True)}
-                self.stayed += [part.filter(masks[id(part)]) for part in new]
-                self.withdrawn += [part.filter(~masks[id(part)]) for part in old]
                 for one in self.waits(stream):
                     one.keep([masks[id(part)] for part in one.parts])
+
+    def note(self, old: Sequence[Objects], new: Sequence[Objects], stands: Sequence[NDArray[np.bool_]] | None) -> None:
+        """For subclasses: rows that waited, rows that came, and which of either stand (None: all)."""
 
     # --- the log
 

@@ -36,9 +36,8 @@ class Tree(NamedTuple):
     """Rows in the order of leaves, and what each node spans; below node i are 2 i + 1 and 2 i + 2.
 
     ``rows`` are the numbers of the rows, ``places`` (3, n) their first coordinates, with room behind them, and ``rest``
-    those behind the third. ``boxes`` are the least of x, y and
-    z, and the greatest. Rows of the first half of a node have no more than ``cut`` in ``column`` (3: the time, 4: the
-    code of the ``curve``), those of the other no less.
+    those behind the third. ``boxes`` are the least of x, y and z, and the greatest. Rows of the first half of a node
+    have no more than ``cut`` in ``column`` (3: the time, 4: the code of the ``curve``), those of the other no less.
     """
 
     rows: Ints
@@ -242,7 +241,7 @@ def fill(tree: Tree, root: int, codes: Ints, points: Floats, time: Ints, span: i
     levels = depth_of(tree, root)
     split(tree, root, levels, codes, points, time, span)
     first, last = ((root + 1) << levels) - 1, ((root + 2) << levels) - 1
-    # Parts of arrays are told to begin at 0, and are read faster than by numbers that might be negative.
+    # Parts are indexed from 0. Numbers that might be negative, as Numba sees it, are checked at each access.
     own = slice(begin[first], end[last - 1])
     _take(rows[own], points, time, places[:, own], rest[own], when[own])
     for node in range(first, last):

@@ -305,9 +305,9 @@ def never_entered(regions: Regions, rows: NDArray[np.int64], shown: pa.Table, ca
     if not sigma:
         return call.reject_schema.empty_table()
     most = most_inside(regions, sigma, call.plan.earth)
-    told = f"can never be entered with errors like these: of a reading with {_error_of(value)} at most "
+    reason = f"can never be entered with errors like these: of a reading with {_error_of(value)} at most "
     small = np.flatnonzero(most < call.plan.enter).tolist()
-    never = [(int(rows[i]), f"{told}{most[i]:.3g} lies inside, and enter={enter:g}") for i in small]
+    never = [(int(rows[i]), f"{reason}{most[i]:.3g} lies inside, and enter={enter:g}") for i in small]
     return refused_queries(shown, never, call.reject_schema, why.NEVER_TRUE)
 
 

@@ -41,10 +41,11 @@ class LocalFences(Local[Objects]):
 
     def _admit(self, tables: Mapping[str, pa.Table]) -> None:
         super()._admit(tables)
-        earth = self.bucket.call.plan.earth
-        regions = self.bucket.regions
+        earth, regions = self.bucket.call.plan.earth, self.bucket.regions
+        if earth is None or self._swapped.done or not len(regions.arrays.radius):
+            return
         for _, rows in self.bucket.came:
-            if earth is not None and rows.degrees is not None and len(regions.arrays.radius) and not self._swapped.done:
+            if rows.degrees is not None:
                 self._swapped.look(rows.degrees, partial(covered_rows, regions, earth=earth))
 
     def change(self, table: pa.Table) -> None:

@@ -314,8 +314,8 @@ def _share(mean: float, variance: float, epsilon: float) -> float:
 
 
 def _decides(shares: dict[str, float]) -> str:
-    told = ", ".join(f"{name} at most {share:.6g}" for name, share in shares.items())
-    return f"along each: {told}; {min(shares, key=shares.__getitem__)} decides"
+    bounds = ", ".join(f"{name} at most {share:.6g}" for name, share in shares.items())
+    return f"along each: {bounds}; {min(shares, key=shares.__getitem__)} decides"
 
 
 def _axes(variances: NDArray[np.float64], means: NDArray[np.float64], mass: float, epsilon: float) -> str:

@@ -72,8 +72,8 @@ def spark_home() -> Path | None:
     """A home of the installed Spark without its archive of PySpark's sources; None where it would not do.
 
     Spark puts that archive in front of all that its Python processes import from, and Python compiles sources in an
-    archive again in each process: half a second for each stateful stage of a query that starts. From a home without
-    the archive they import the installed PySpark, which is compiled already.
+    archive again in each process, one for each stateful stage of a query that starts. From a home without the archive
+    they import the installed PySpark, which is compiled already.
     """
     installed = Path(pyspark.__file__).parent
     if os.environ.get("SPARK_HOME") or installed.parent != Path(sysconfig.get_path("purelib")):
