@@ -10,6 +10,7 @@ Spark gets no worker; there each worker compiles what its job needs, and keeps i
 
 from __future__ import annotations
 
+import gc
 import os
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -50,4 +51,8 @@ if __name__ == "__main__":
     with ending_with_parent():
         if is_compiled():
             warm()
+    # Spark collects garbage after each task of a worker. Over all that is loaded here that takes a tenth of a second,
+    # and copies the parent's memory into the worker.
+    gc.collect()
+    gc.freeze()
     manager()
