@@ -133,6 +133,9 @@ def main(arguments: list[str]) -> int:
         fail(f"there is no command {' '.join(arguments)!r}. There are: {known}; none at all just sets up.")
     else:
         programs = []
+    # Images for containers set this; without bytecode each of the many processes of Spark and of tests compiles pandas,
+    # Numba and PySpark again. What is installed brings none: only what is imported is compiled, once.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     set_up(venv)
     for program in programs[:-1]:
         if code := run(venv, program):
