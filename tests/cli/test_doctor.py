@@ -45,6 +45,14 @@ def test_deep_look_runs_a_query_and_leaves_a_running_session_be(spark: SparkSess
     assert spark.range(3).count() == 3
 
 
+def test_bytecode_that_is_never_kept_is_advice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(doctor, "cache_from_source", lambda _: str(tmp_path / "init.pyc"))
+    assert finding("bytecode").state == "advice"
+    (tmp_path / "init.pyc").touch()
+    assert finding("bytecode").state == "ok"
+
+
 @pytest.mark.parametrize(
     ("version", "state"),
     [

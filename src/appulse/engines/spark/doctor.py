@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -107,7 +108,7 @@ def _spark() -> list[Finding]:
     if installed("pyspark") is None:
         return [Finding("Spark", "advice", "not installed", f"Only calls on Spark and jobs need it: {EXTRA}")]
     packages = [_package(name, least, below) for name, (least, below) in _OF_SPARK.items()]
-    return [*packages, _java(), _spark_home(), _worker_python()]
+    return [*packages, _java(), _spark_home(), _worker_python(), _bytecode()]
 
 
 def _package(name: str, least: str, below: str | None) -> Finding:
@@ -160,6 +161,23 @@ def _worker_python() -> Finding:
         return Finding(variable, "ok", python)
     remedy = f"Sessions of appulse use {sys.executable}; for your own, set {variable} to it or leave it unset."
     return Finding(variable, "advice", f"{python}, not the Python that runs this", remedy)
+
+
+def _bytecode() -> Finding:
+    """Images for containers often keep Python from writing it, and `uv` installs none."""
+    name = "bytecode"
+    spec = find_spec("pyspark")
+    if not sys.dont_write_bytecode or spec is None or spec.origin is None:
+        return Finding(name, "ok", "written on first use")
+    if Path(cache_from_source(spec.origin)).exists():
+        return Finding(name, "ok", "installed")
+    return Finding(
+        name,
+        "advice",
+        "none of PySpark, and PYTHONDONTWRITEBYTECODE is set",
+        "Every Python process that Spark starts compiles PySpark again. Install with `uv pip install "
+        "--compile-bytecode`, or run `python -m compileall` on the folder of packages.",
+    )
 
 
 def _stateful_query() -> Finding:
