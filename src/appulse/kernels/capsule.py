@@ -24,8 +24,8 @@ from appulse.kernels.jit import exact_kernel
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
 
-# Beyond this many deviations a normal tail is below 1e-17.
-_TAIL = 8.7
+# Beyond this many deviations a normal tail is below 1e-17, and so is what is outside of a ball that wide.
+_TAIL, _ALL = 8.7, 9.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _PANEL = 3.0  # deviations that 16 nodes serve to 1e-12
 #: Dimensions with a closed form across the line.
@@ -103,6 +103,8 @@ def capsule_mass(a: float, b: float, h: float, big_r: float, d: int) -> float:
     """The same, of a segment from ``a`` to ``b`` along a line that passes the mean at ``h``; all in deviations."""
     if d == 1:
         return interval(a - big_r, b + big_r)
+    if big_r - math.hypot(h, max(0.0, a, -b)) > _ALL:
+        return 1.0
     low, high = max(0.0, h - _TAIL), min(big_r, h + _TAIL)
     if low >= high:
         return 0.0

@@ -1,8 +1,9 @@
 """Legs of things that move straight at constant speed: which of them come close, when, and with what probability.
 
-Legs are found by slots of time and, where many are there at once, by cells of space: each leg is entered in every bin
-that its swept box, widened by its reach, has a part in. A pair is met in each bin that both are in, and taken in the
-least of these alone; what says where a leg is entered is rounded as written, so that it says the same each time.
+Where many are there at once (else see `appulse.kernels.leg_sweep`), they are found by slots of time and cells of space:
+each leg is entered in every bin that its swept box, widened by its reach, has a part in. A pair is met in each bin that
+both are in, and taken in the least of these alone; what says where a leg is entered is rounded as written, so that it
+says the same each time.
 """
 
 from __future__ import annotations
@@ -44,12 +45,11 @@ class Legs(NamedTuple):
 
 
 class Bins(NamedTuple):
-    """Slots of time and cells of space; ``cells`` is False where there is one cell."""
+    """Slots of time and cells of space."""
 
     origin: int
     slot: int
     cell: float
-    cells: bool
 
 
 class Meetings(NamedTuple):
@@ -64,6 +64,25 @@ class Meetings(NamedTuple):
 
 
 @exact_kernel
+def follow(thing: Ints, things: int, time: Ints, following: Ints, twice: Flags) -> int:
+    """The next row of each row's thing (-1: none), and the rows that have a time of their thing's already; their count.
+
+    Rows are in order of time, ``things`` numbered from 0.
+    """
+    newest, count = np.full(things, -1, np.int64), 0
+    for i in range(thing.shape[0]):
+        before = newest[thing[i]]
+        following[i], twice[i] = -1, before >= 0 and time[before] == time[i]
+        if twice[i]:
+            count += 1
+            continue
+        if before >= 0:
+            following[before] = i
+        newest[thing[i]] = i
+    return count
+
+
+@exact_kernel
 def swept_box(legs: Legs, i: int, k: int, epsilon: float) -> tuple[float, float]:
     """The extent of a leg along a dimension, so wide that those of legs to be compared touch."""
     wide = 0.5 * epsilon + legs.reach[i]
@@ -75,8 +94,6 @@ def _range(legs: Legs, i: int, k: int, epsilon: float, bins: Bins) -> tuple[int,
     """The bins of a leg along a dimension; -1 is time."""
     if k < 0:
         return (legs.begin[i] - bins.origin) // bins.slot, (legs.end[i] - bins.origin) // bins.slot
-    if not bins.cells:
-        return 0, 0
     low, high = swept_box(legs, i, k, epsilon)
     return math.floor(low / bins.cell), math.floor(high / bins.cell)
 

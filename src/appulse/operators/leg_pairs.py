@@ -12,6 +12,7 @@ import numpy as np
 from appulse.kernels import earth_legs
 from appulse.kernels import legs as kernels
 from appulse.kernels.arrays import RowPairs
+from appulse.kernels.leg_sweep import sweep
 from appulse.model.batch import Batch
 from appulse.model.covariance import flat_and_above, matrices, widest
 from appulse.model.encode import sampled
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 #: Before every time, and after all of them.
 NEVER, EVER = -(1 << 62), 1 << 62
-_FEW_AT_ONCE = 64  # legs that share a time, on average, up to which cells of space do not pay
+_FEW_AT_ONCE = 256  # legs that a leg is compared with, on average, up to which bins do not pay
 _MOST_ENTRIES = 16  # bins of a leg, on average
 _PLACE = 3  # coordinates of a place on the Earth; an altitude is behind them
 
@@ -348,12 +349,25 @@ def _displacements(
 def _candidates(legs: kernels.Legs, epsilon: float, *, alone: bool) -> RowPairs:
     """Pairs of legs that share a time and may come within epsilon."""
     n = len(legs.begin)
+    order = np.lexsort((legs.begin, legs.group))
+    room = _room(4 * n)
+    found = sweep(legs, order, epsilon, alone, _FEW_AT_ONCE * n, room)
+    if found > len(room.left):
+        room = _room(found)
+        sweep(legs, order, epsilon, alone, _FEW_AT_ONCE * n, room)
+    if found < 0:
+        return _binned(legs, epsilon, alone=alone)
+    return RowPairs(room.left[:found], room.right[:found])
+
+
+def _binned(legs: kernels.Legs, epsilon: float, *, alone: bool) -> RowPairs:
+    """The same where many legs are there at once."""
+    n = len(legs.begin)
     origin, newest = int(legs.begin.min()), int(legs.end.max())
     lasting = float((legs.end - legs.begin).mean())
     slot = max(1, int(lasting), (newest - origin) // max(1, 4 * n))
-    at_once = n * lasting / max(1.0, float(newest - origin))
     extent = float(np.abs(legs.to - legs.at).mean()) + epsilon + 2.0 * float(legs.reach.mean())
-    bins = kernels.Bins(origin, slot, extent or 1.0, at_once > _FEW_AT_ONCE)
+    bins = kernels.Bins(origin, slot, extent or 1.0)
     entries = kernels.entries(legs, epsilon, bins)
     while entries > _MOST_ENTRIES * n:
         bins = bins._replace(slot=2 * bins.slot, cell=2.0 * bins.cell)
@@ -362,9 +376,13 @@ def _candidates(legs: kernels.Legs, epsilon: float, *, alone: bool) -> RowPairs:
     kernels.enter(legs, epsilon, bins, hashes, owner)
     order = np.argsort(hashes, kind="stable")
     hashes, owner = hashes[order], owner[order]
-    room = RowPairs(np.empty(4 * n, np.int64), np.empty(4 * n, np.int64))
+    room = _room(4 * n)
     found = kernels.find(legs, epsilon, alone, bins, hashes, owner, room)
     if found > len(room.left):
-        room = RowPairs(np.empty(found, np.int64), np.empty(found, np.int64))
+        room = _room(found)
         kernels.find(legs, epsilon, alone, bins, hashes, owner, room)
     return RowPairs(room.left[:found], room.right[:found])
+
+
+def _room(n: int) -> RowPairs:
+    return RowPairs(np.empty(n, np.int64), np.empty(n, np.int64))

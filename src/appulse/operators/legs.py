@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from appulse.kernels.legs import follow
+from appulse.kernels.strings import are_words
 from appulse.kernels.tangent import leads, ways
 from appulse.model.batch import Batch
 from appulse.model.carried import split_carried
@@ -57,7 +60,7 @@ class Made(NamedTuple):
 
 
 # No one way between places is the shortest that are nearly opposite.
-_FARTHEST = 19e6
+_FARTHEST, _FAR = 19e6, 12e6
 
 
 class LegMaker:
@@ -96,65 +99,84 @@ class LegMaker:
         led = np.zeros(len(given), bool)
         if self.pending is not None:
             led[: len(self.pending)] = self.pending.led
-        thing = things(split_keys(given.key, self._carried)[0], given.group)
-        order = np.lexsort((given.time, thing))  # stable, so the first of one time stays
-        first = np.ones(len(order), bool)
-        first[1:] = (np.diff(thing[order]) != 0) | (np.diff(given.time[order]) != 0)
-        twice = given.take(np.sort(order[~first]))
-        order = order[first]
-        given, led, thing = given.take(order), led[order], thing[order]
-        follows = np.append(np.diff(thing) == 0, False)[: len(thing)]  # another reading of the key does
-        next_time = np.append(given.time[1:], 0)[: len(given)]
+        if (np.diff(given.time) < 0).any():  # parts of several places
+            order = np.argsort(given.time, kind="stable")  # so the first of one time stays
+            given, led = given.take(order), led[order]
+        given, led, following, twice = self._followed(given, led)
+        follows = following >= 0
+        to = np.where(follows, following, np.arange(len(given)))
         # No reading to come is so near that it ends the leg, or the instant.
         over = ended | (given.time + self._motion.longest < complete)
         if not self._waits:
             self.pending = None
-            return Made(self._in_window(self._as_they_say(given, np.arange(len(given)), led, next_time)), twice)
+            return Made(self._in_window(self._as_they_say(given, np.arange(len(given)), led, to)), twice)
         if isinstance(self._motion, Straight):
-            joined = follows & self._joined(self._motion, given, next_time - given.time)
-            led[1:] |= joined[:-1]
+            joined = follows & self._joined(self._motion, given, to)
+            led[to[joined]] = True
             # From reading to reading, and instants of those without a leg before or after.
             at = np.flatnonzero(joined | (((self._window is not None) | ~led) & (follows | over)))
-            to = at + joined[at]
-            legs = self._in_window(Legs(given.take(at), given.time[to], given.centre[to]))
+            to = np.where(joined, to, np.arange(len(given)))[at]
+            legs = self._in_window(Legs(given.take(at), given.time[to], given.centre.take(to, axis=0)))
         else:
-            legs = self._as_they_say(given, np.flatnonzero(follows | over), follows, next_time)
+            legs = self._as_they_say(given, np.flatnonzero(follows | over), follows, to)
         waits = ~follows & ~over
         self.pending = Pending(given.filter(waits), led[waits])
         return Made(legs, twice)
 
+    def _followed(
+        self, given: Objects, led: NDArray[np.bool_]
+    ) -> tuple[Objects, NDArray[np.bool_], NDArray[np.int64], Objects]:
+        """Readings in order of time, the row of the next of each key (-1: none), and those with the time of another."""
+        names, thing = numbered(things(split_keys(given.key, self._carried)[0], given.group))
+        following, twice = np.empty(len(given), np.int64), np.empty(len(given), np.bool_)
+        if not follow(thing, len(names), given.time, following, twice):
+            return given, led, following, given.slice(0, 0)
+        once = given.filter(~twice)
+        following, again = np.empty(len(once), np.int64), np.empty(len(once), np.bool_)
+        follow(thing[~twice], len(names), once.time, following, again)
+        return once, led[~twice], following, given.filter(twice)
+
     def _in_window(self, legs: Legs) -> Legs:
         return legs if self._window is None else replace(legs, until=legs.rows.time + self._window)
 
-    def _joined(self, motion: Straight, given: Objects, gap: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _joined(self, motion: Straight, given: Objects, to: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether the reading after each is near enough in time, and in space, to be reached from it."""
+        gap = given.time[to] - given.time
         near = gap <= motion.longest
-        if motion.max_speed is not None or self._earth is not None:
-            step = np.diff(given.centre, axis=0)
-            if self._earth is not None:
-                step = np.hstack([routes(self._earth, given.centre[:-1], given.centre[1:]), step[:, 3:]])
-                near[:-1] &= np.hypot(step[:, 0], step[:, 1]) <= _FARTHEST
-            far = np.append(np.linalg.norm(step, axis=1), 0.0)[: len(given)]
-            near &= far <= (np.inf if motion.max_speed is None else motion.max_speed * 1e-6 * gap)
-        return near
+        if motion.max_speed is None and self._earth is None:
+            return near
+        step = given.centre.take(to, axis=0) - given.centre
+        if self._earth is not None:
+            # Ways are at most 1.58 times as long as their chords.
+            square = np.einsum("ij,ij->i", step[:, :3], step[:, :3])
+            far = np.flatnonzero(square > (_FAR**2 if motion.max_speed is None else 0.0))
+            way = routes(self._earth, given.centre[far], given.centre[to[far]])
+            near[far] &= np.hypot(way[:, 0], way[:, 1]) <= _FARTHEST
+            if motion.max_speed is None:
+                return near
+            flat = np.zeros((len(given), 2))
+            flat[far] = way
+            step = np.hstack([flat, step[:, 3:]])
+        assert motion.max_speed is not None  # noqa: S101 - said above
+        return near & (np.linalg.norm(step, axis=1) <= motion.max_speed * 1e-6 * gap)
 
     def _as_they_say(
-        self, given: Objects, at: NDArray[np.int64], follows: NDArray[np.bool_], next_time: NDArray[np.int64]
+        self, given: Objects, at: NDArray[np.int64], follows: NDArray[np.bool_], to: NDArray[np.int64]
     ) -> Legs:
         """As the readings at some places say, until the next one or for the horizon."""
         rows = given.take(at)
         if isinstance(self._motion, Still):
             return Legs(rows, rows.time, rows.centre)
         longest = rows.time + self._motion.longest
-        end = np.where(follows[at], np.minimum(next_time[at], longest), longest)
+        end = np.where(follows[at], np.minimum(given.time[to[at]], longest), longest)
         assert rows.velocity is not None  # noqa: S101 - readings of such a motion have one
         step = rows.velocity * ((end - rows.time) * 1e-6)[:, None]
         if self._earth is None:
             return Legs(rows, end, rows.centre + step)
-        to = rows.centre.copy()
-        leads(self._earth, rows.centre, step, to)
-        to[:, 3 : 1 + step.shape[1]] += step[:, 2:]  # a climb, where it is known
-        return Legs(rows, end, to)
+        to_place = rows.centre.copy()
+        leads(self._earth, rows.centre, step, to_place)
+        to_place[:, 3 : 1 + step.shape[1]] += step[:, 2:]  # a climb, where it is known
+        return Legs(rows, end, to_place)
 
 
 class LegMakers:
@@ -220,12 +242,23 @@ def split_keys(keys: Bytes, carried: bool) -> tuple[Bytes, Bytes | None]:  # noq
 
 def things(keys: Bytes, group: Labels | None) -> NDArray[np.int64]:
     """A number for each row's key and group, the same for the same, in order of the keys' bytes within these rows."""
-    codes = keys.to_arrow().dictionary_encode()
-    names = codes.dictionary.to_pylist()
-    rank = np.empty(len(names), np.int64)
-    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-    found: NDArray[np.int64] = rank[np.asarray(codes.indices)]
+    if are_words(keys.offsets):
+        words, codes = numbered(keys.data.view(np.uint64))
+        order = np.argsort(words.byteswap())
+    else:
+        labels = keys.to_arrow().dictionary_encode()
+        names, codes = labels.dictionary.to_pylist(), np.asarray(labels.indices)
+        order = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    found: NDArray[np.int64] = rank[codes]
     if group is None:
         return found
     compact = group.compact()
     return found * max(1, len(compact.values)) + compact.codes
+
+
+def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """The different values as they come, and the place of each among them."""
+    labels = pa.array(values).dictionary_encode()
+    return np.asarray(labels.dictionary), np.asarray(labels.indices)
