@@ -84,29 +84,26 @@ def _spot(earth: Earth, legs: Legs, routes: Routes, i: int, share: float) -> tup
 
 @exact_kernel
 def _relative(
-    earth: Earth, legs: Legs, routes: Routes, i: int, j: int, first: float, last: float, begin: Floats, end: Floats
+    earth: Earth, legs: Legs, routes: Routes, i: int, j: int, first: float, last: float, path: Floats, spots: Floats
 ) -> tuple[float, float, float]:
-    """The path of one mean as seen from the other's from ``first`` to ``last``: in a plane, and in altitude.
+    """The path (2, d) of one mean as seen from the other's from ``first`` to ``last``: in a plane, and in altitude.
 
-    Returns where the plane touches the Earth.
+    Returns where the plane touches the Earth. ``spots`` (4, 3) is room.
     """
-    ends = np.empty((4, 3))
-    ends[0] = _spot(earth, legs, routes, i, _share(legs, i, first))
-    ends[1] = _spot(earth, legs, routes, j, _share(legs, j, first))
-    ends[2] = _spot(earth, legs, routes, i, _share(legs, i, last))
-    ends[3] = _spot(earth, legs, routes, j, _share(legs, j, last))
+    for e, leg, time in ((0, i, first), (1, j, first), (2, i, last), (3, j, last)):
+        spots[e, 0], spots[e, 1], spots[e, 2] = _spot(earth, legs, routes, leg, _share(legs, leg, time))
     x, y, z = 0.0, 0.0, 0.0
     for e in range(4):
-        x, y, z = x + ends[e, 0], y + ends[e, 1], z + ends[e, 2]
+        x, y, z = x + spots[e, 0], y + spots[e, 1], z + spots[e, 2]
     mx, my, mz = on_surface(earth, x, y, z)
-    plane = np.empty((4, 2))
-    for e in range(4):
-        plane[e] = way(earth, mx, my, mz, ends[e, 0], ends[e, 1], ends[e, 2])
-    for k in range(2):
-        begin[k], end[k] = plane[0, k] - plane[1, k], plane[2, k] - plane[3, k]
-    if begin.shape[0] > 2:
-        begin[2] = _height(legs, routes, i, first) - _height(legs, routes, j, first)
-        end[2] = _height(legs, routes, i, last) - _height(legs, routes, j, last)
+    for end in range(2):
+        one, other = 2 * end, 2 * end + 1
+        east, north = way(earth, mx, my, mz, spots[one, 0], spots[one, 1], spots[one, 2])
+        other_east, other_north = way(earth, mx, my, mz, spots[other, 0], spots[other, 1], spots[other, 2])
+        path[end, 0], path[end, 1] = east - other_east, north - other_north
+        if path.shape[1] > 2:
+            time = last if end else first
+            path[end, 2] = _height(legs, routes, i, time) - _height(legs, routes, j, time)
     return mx, my, mz
 
 
@@ -153,15 +150,14 @@ def _next_cut(legs: Legs, routes: Routes, i: int, time: float, last: float) -> f
 
 
 @exact_kernel
-def _far(legs: Legs, i: int, j: int, epsilon: float, first: int, last: int) -> bool:
+def _far(legs: Legs, i: int, j: int, epsilon: float, first: int, last: int, room: Floats) -> bool:
     """Whether chords, and what geodesics leave them by, already say that a pair is too far apart."""
-    begin, end = np.empty(3), np.empty(3)
     for k in range(3):
-        begin[k] = place(legs, i, first, k) - place(legs, j, first, k)
-        end[k] = place(legs, i, last, k) - place(legs, j, last, k)
+        room[0, k] = place(legs, i, first, k) - place(legs, j, first, k)
+        room[1, k] = place(legs, i, last, k) - place(legs, j, last, k)
     # ``reach`` has the bulge and the margin in it.
     reach = legs.reach[i] + legs.reach[j]
-    return bool(segment_distance(begin, end)[0] > tolerated(epsilon) + reach)
+    return bool(segment_distance(room[0], room[1])[0] > tolerated(epsilon) + reach)
 
 
 @kernel
@@ -170,20 +166,21 @@ def earth_meetings(
 ) -> None:
     """Overlap, closest approach and probability of each pair; NaN where that is below the threshold for sure."""
     d = 2 + min(1, routes.altitude.shape[1])
-    begin, end, epsilon = np.empty(d), np.empty(d), np.empty(wanted.near.epsilon.shape[0])
+    path, spots, epsilon = np.empty((2, d)), np.empty((4, 3)), np.empty(wanted.near.epsilon.shape[0])
+    begin, end = path[0], path[1]
     covariance = np.empty(d * (d + 1) // 2)
     for p in range(pairs.left.shape[0]):
         i, j = pairs.left[p], pairs.right[p]
         first, last = overlap(legs, i, j)
         found.begin[p], found.end[p], found.probability[p] = first, last, np.nan
         found.distance[p], found.within[p], found.closest_time[p] = np.inf, 0.0, first
-        if _far(legs, i, j, wanted.near.epsilon[0], first, last):
+        if _far(legs, i, j, wanted.near.epsilon[0], first, last, spots):
             continue
         widened(legs, i, j, wanted.near, epsilon)
         time = float(first)
         while True:
             until = _next_cut(legs, routes, j, time, _next_cut(legs, routes, i, time, float(last)))
-            touch = _relative(earth, legs, routes, i, j, time, until, begin, end)
+            touch = _relative(earth, legs, routes, i, j, time, until, path, spots)
             distance, at = segment_distance(begin, end)
             moment = time + at * (until - time)
             if distance < found.distance[p]:

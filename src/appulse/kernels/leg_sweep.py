@@ -47,12 +47,10 @@ def _touched(here: _Open, n: int, begin: int, own: int, box: Floats) -> int:
 @exact_kernel
 def _touches(here: _Open, q: int, begin: int, own: int, box: Floats) -> bool:
     """Whether one does, in all dimensions."""
-    if here.time[0, q] < begin or here.time[1, q] == own:
-        return False
+    apart = here.time[0, q] < begin or here.time[1, q] == own
     for k in range(0, box.shape[0], 2):
-        if here.box[k, q] > box[k + 1] or here.box[k + 1, q] < box[k]:
-            return False
-    return True
+        apart = apart or here.box[k, q] > box[k + 1] or here.box[k + 1, q] < box[k]
+    return not apart
 
 
 @exact_kernel

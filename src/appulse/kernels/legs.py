@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.capsule import capsule_probability, segment_distance
+from appulse.kernels.capsule import ALL, capsule_probability, segment_distance
 from appulse.kernels.ellipses import add_covariance, entry
 from appulse.kernels.gaussian import tolerated
 from appulse.kernels.jit import exact_kernel, kernel
@@ -64,22 +64,19 @@ class Meetings(NamedTuple):
 
 
 @exact_kernel
-def follow(thing: Ints, things: int, time: Ints, following: Ints, twice: Flags) -> int:
-    """The next row of each row's thing (-1: none), and the rows that have a time of their thing's already; their count.
+def follow(thing: Ints, things: int, time: Ints, following: Ints, twice: Flags) -> None:
+    """The next row of each row's thing (-1: none), and which have a time that one before them of their thing has.
 
-    Rows are in order of time, ``things`` numbered from 0.
+    Rows are in order of time; there are so many ``things``, numbered from 0.
     """
-    newest, count = np.full(things, -1, np.int64), 0
+    newest = np.full(things, -1, np.int64)
     for i in range(thing.shape[0]):
         before = newest[thing[i]]
         following[i], twice[i] = -1, before >= 0 and time[before] == time[i]
-        if twice[i]:
-            count += 1
-            continue
-        if before >= 0:
+        if before >= 0 and not twice[i]:
             following[before] = i
-        newest[thing[i]] = i
-    return count
+        if not twice[i]:
+            newest[thing[i]] = i
 
 
 @exact_kernel
@@ -297,6 +294,9 @@ def gaussian_meetings(legs: Legs, noise: Noise, pairs: RowPairs, near: Near, thr
                     found.probability[p] = 1.0
                 continue
             deviation = math.sqrt(variance)
+            if epsilon[0] - found.distance[p] > ALL * deviation:
+                found.probability[p] = 1.0
+                continue
             # A capsule is convex, so a half-space whose border is that far away contains it.
             if 0.5 * math.erfc((found.distance[p] - epsilon[0]) / deviation * math.sqrt(0.5)) < threshold - 1e-12:
                 continue

@@ -36,7 +36,7 @@ def way(earth: Earth, px: float, py: float, pz: float, qx: float, qy: float, qz:
     metres = geodesic(earth, px, py, pz, qx, qy, qz)
     if metres == 0.0:
         return 0.0, 0.0
-    flat = math.hypot(px, py)
+    flat = math.sqrt(px * px + py * py)
     cos_lon, sin_lon = (px / flat, py / flat) if flat > 0.0 else (1.0, 0.0)
     if metres > _NEAR:
         cos_p, cos_q = flat / a, math.hypot(qx, qy) / a
@@ -47,12 +47,13 @@ def way(earth: Earth, px: float, py: float, pz: float, qx: float, qy: float, qz:
         length = math.hypot(east, north)
         return metres * east / length, metres * north / length
     # Upward is along (px / a^2, py / a^2, pz / b^2).
-    up = math.hypot(flat / (a * a), pz / (b * b))
-    sin_lat, cos_lat = pz / (b * b * up), flat / (a * a * up)
+    tall, wide = pz / (b * b), flat / (a * a)
+    up = math.sqrt(wide * wide + tall * tall)
+    sin_lat, cos_lat = tall / up, wide / up
     x, y, z = qx - px, qy - py, qz - pz
     outward = cos_lon * x + sin_lon * y
     east, north = cos_lon * y - sin_lon * x, cos_lat * z - sin_lat * outward
-    length = math.hypot(east, north)
+    length = math.sqrt(east * east + north * north)
     if length == 0.0:
         return 0.0, 0.0
     east, north = east / length, north / length
@@ -65,13 +66,13 @@ def way(earth: Earth, px: float, py: float, pz: float, qx: float, qy: float, qz:
 @exact_kernel
 def lead(earth: Earth, px: float, py: float, pz: float, east: float, north: float) -> tuple[float, float, float]:
     """Where a geodesic leads that starts at p, that many metres east and north."""
-    metres = math.hypot(east, north)
+    metres = math.sqrt(east * east + north * north)
     if metres == 0.0:
         return px, py, pz
     a, b = earth.a, earth.b
     f = (a - b) / a
     sin_azimuth, cos_azimuth = east / metres, north / metres
-    flat = math.hypot(px, py)
+    flat = math.sqrt(px * px + py * py)
     sin_1, cos_1 = pz / b, flat / a
     one = math.atan2(sin_1, cos_1 * cos_azimuth)
     sin_equator = cos_1 * sin_azimuth
@@ -85,12 +86,14 @@ def lead(earth: Earth, px: float, py: float, pz: float, east: float, north: floa
         sin_s, cos_s, cos_2m = math.sin(sigma), math.cos(sigma), math.cos(2.0 * one + sigma)
         twice = 2.0 * cos_2m * cos_2m - 1.0
         last = k / 6.0 * cos_2m * (4.0 * sin_s * sin_s - 3.0) * (4.0 * cos_2m * cos_2m - 3.0)
-        before, sigma = sigma, whole + k * sin_s * (cos_2m + k / 4.0 * (cos_s * twice - last))
-        if abs(sigma - before) < _CLOSE:
+        wanted = whole + k * sin_s * (cos_2m + k / 4.0 * (cos_s * twice - last))
+        # Newton's step, by the slope of the leading term: two of them do for short ways.
+        change = (wanted - sigma) / (1.0 - k * math.cos(2.0 * (one + sigma)))
+        sigma += change
+        if abs(change) < _CLOSE:
             break
-    sin_s, cos_s, cos_2m = math.sin(sigma), math.cos(sigma), math.cos(2.0 * one + sigma)
     inward = sin_1 * sin_s - cos_1 * cos_s * cos_azimuth
-    sin_2, cos_2 = sin_1 * cos_s + cos_1 * sin_s * cos_azimuth, math.hypot(sin_equator, inward)
+    sin_2, cos_2 = sin_1 * cos_s + cos_1 * sin_s * cos_azimuth, math.sqrt(sin_equator * sin_equator + inward * inward)
     turned = math.atan2(sin_s * sin_azimuth, cos_1 * cos_s - sin_1 * sin_s * cos_azimuth)
     turned -= excess(f, sin_equator, sigma, sin_s, cos_s, cos_2m)
     cos_lon, sin_lon = (px / flat, py / flat) if flat > 0.0 else (1.0, 0.0)

@@ -138,7 +138,8 @@ def _runs(parts: Approaches, gap: int) -> Approaches:
     """Parts put together to runs: of one pair, each beginning at most ``gap`` after those before it have ended."""
     left = things(parts.left_key, parts.group)
     right = things(parts.right_key, None)
-    order = np.lexsort((parts.right_time, parts.left_time, parts.end, parts.begin, right, left))
+    pair = left * (int(right.max(initial=0)) + 1) + right
+    order = np.lexsort((parts.right_time, parts.left_time, parts.end, parts.begin, pair))
     parts, left, right = parts.take(order), left[order], right[order]
     run = np.empty(len(parts), np.int64)
     count = kernels.number_runs(left, right, parts.begin, parts.end, gap, run)

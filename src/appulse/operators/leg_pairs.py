@@ -174,7 +174,9 @@ class LegPairs:
             group=swept_groups(group, len(key)),
             fresh=np.concatenate([new for _, _, new in parts]),
         )
-        pairs = _candidates(swept, plan.limit, alone=plan.alone)
+        pairs = swept_pairs(swept, plan.limit, _FEW_AT_ONCE * len(key), alone=plan.alone)
+        if pairs is None:
+            pairs = binned_pairs(swept, plan.limit, alone=plan.alone)
         self.counts["candidates"] += len(pairs.left)
         if self.owned is not None:
             own = np.flatnonzero(self.owned(swept, pairs, group))
@@ -244,7 +246,11 @@ class LegPairs:
         high = at.shape[1] > _PLACE
         altitude = np.stack([at[:, _PLACE:], to[:, _PLACE:]], axis=1)[:, :, 0] if high else at[:, :0]
         at, to = np.ascontiguousarray(at[:, :_PLACE]), np.ascontiguousarray(to[:, :_PLACE])
-        taken = earth_legs.Routes(routes(earth, at, to), altitude)
+        way, meets = np.zeros((len(at), 2)), np.zeros(len(at), bool)
+        meets[pairs.left], meets[pairs.right] = True, True
+        own = np.flatnonzero(meets)
+        way[own] = routes(earth, at[own], to[own])
+        taken = earth_legs.Routes(way, altitude)
         flat, steep = [], []
         for i, legs in parts:
             model = plan.models[i]
@@ -346,22 +352,19 @@ def _displacements(
     return first, np.concatenate(points), np.concatenate(weights)
 
 
-def _candidates(legs: kernels.Legs, epsilon: float, *, alone: bool) -> RowPairs:
-    """Pairs of legs that share a time and may come within epsilon."""
-    n = len(legs.begin)
+def swept_pairs(legs: kernels.Legs, epsilon: float, most: int, *, alone: bool) -> RowPairs | None:
+    """Pairs of legs that share a time and may come within epsilon, by at most so many comparisons; None: by more."""
     order = np.lexsort((legs.begin, legs.group))
-    room = _room(4 * n)
-    found = sweep(legs, order, epsilon, alone, _FEW_AT_ONCE * n, room)
+    room = _room(4 * len(order))
+    found = sweep(legs, order, epsilon, alone, most, room)
     if found > len(room.left):
         room = _room(found)
-        sweep(legs, order, epsilon, alone, _FEW_AT_ONCE * n, room)
-    if found < 0:
-        return _binned(legs, epsilon, alone=alone)
-    return RowPairs(room.left[:found], room.right[:found])
+        sweep(legs, order, epsilon, alone, most, room)
+    return None if found < 0 else RowPairs(room.left[:found], room.right[:found])
 
 
-def _binned(legs: kernels.Legs, epsilon: float, *, alone: bool) -> RowPairs:
-    """The same where many legs are there at once."""
+def binned_pairs(legs: kernels.Legs, epsilon: float, *, alone: bool) -> RowPairs:
+    """The same by slots of time and cells of space, where many legs are there at once."""
     n = len(legs.begin)
     origin, newest = int(legs.begin.min()), int(legs.end.max())
     lasting = float((legs.end - legs.begin).mean())

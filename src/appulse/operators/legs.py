@@ -15,6 +15,7 @@ from appulse.model.batch import Batch
 from appulse.model.carried import split_carried
 from appulse.model.motion import Still, Straight
 from appulse.model.objects import Objects
+from appulse.operators.numbering import canonical_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,12 +60,12 @@ class Made(NamedTuple):
     twice: Objects
 
 
-# No one way between places is the shortest that are nearly opposite.
+# No one way between places is the shortest that are nearly opposite; those with chords up to the latter are not.
 _FARTHEST, _FAR = 19e6, 12e6
 
 
 class LegMaker:
-    """The legs of one stream. ``push`` takes readings in canonical order, ticks as they are completed.
+    """The legs of one stream. ``push`` takes readings of ticks as they are completed.
 
     Things move in a plane, or along geodesics of an ``earth``. With a ``window`` each reading has a leg, if only of an
     instant; it waits for the next reading where this is needed to know where the leg leads.
@@ -88,10 +89,7 @@ class LegMaker:
         return None if self.pending is None or not len(self.pending) else int(self.pending.rows.time.min())
 
     def push(self, rows: Sequence[Objects], complete: int, *, ended: bool) -> Made | None:
-        """The legs that follow from more readings, and from none before ``complete`` being to come; None: no reading.
-
-        ``rows`` are parts in canonical order.
-        """
+        """The legs that follow from more readings, and none before ``complete`` being to come; None: no reading."""
         parts = [*([] if self.pending is None else [self.pending.rows]), *rows]
         if not parts:
             return None
@@ -99,8 +97,8 @@ class LegMaker:
         led = np.zeros(len(given), bool)
         if self.pending is not None:
             led[: len(self.pending)] = self.pending.led
-        if (np.diff(given.time) < 0).any():  # parts of several places
-            order = np.argsort(given.time, kind="stable")  # so the first of one time stays
+        if (np.diff(given.time) < 0).any():
+            order = np.argsort(given.time, kind="stable")
             given, led = given.take(order), led[order]
         given, led, following, twice = self._followed(given, led)
         follows = following >= 0
@@ -127,38 +125,36 @@ class LegMaker:
         self, given: Objects, led: NDArray[np.bool_]
     ) -> tuple[Objects, NDArray[np.bool_], NDArray[np.int64], Objects]:
         """Readings in order of time, the row of the next of each key (-1: none), and those with the time of another."""
-        names, thing = numbered(things(split_keys(given.key, self._carried)[0], given.group))
-        following, twice = np.empty(len(given), np.int64), np.empty(len(given), np.bool_)
-        if not follow(thing, len(names), given.time, following, twice):
+        following, twice = _following(given, carried=self._carried)
+        if not twice.any():
             return given, led, following, given.slice(0, 0)
+        order = canonical_order(given)  # the first of one time stays
+        given, led = given.take(order), led[order]
+        _, twice = _following(given, carried=self._carried)
         once = given.filter(~twice)
-        following, again = np.empty(len(once), np.int64), np.empty(len(once), np.bool_)
-        follow(thing[~twice], len(names), once.time, following, again)
-        return once, led[~twice], following, given.filter(twice)
+        return once, led[~twice], _following(once, carried=self._carried)[0], given.filter(twice)
 
     def _in_window(self, legs: Legs) -> Legs:
         return legs if self._window is None else replace(legs, until=legs.rows.time + self._window)
 
     def _joined(self, motion: Straight, given: Objects, to: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether the reading after each is near enough in time, and in space, to be reached from it."""
-        gap = given.time[to] - given.time
-        near = gap <= motion.longest
-        if motion.max_speed is None and self._earth is None:
+        gap, fastest = given.time[to] - given.time, motion.max_speed
+        near: NDArray[np.bool_] = gap <= motion.longest
+        if fastest is None and self._earth is None:
             return near
         step = given.centre.take(to, axis=0) - given.centre
         if self._earth is not None:
-            # Ways are at most 1.58 times as long as their chords.
-            square = np.einsum("ij,ij->i", step[:, :3], step[:, :3])
-            far = np.flatnonzero(square > (_FAR**2 if motion.max_speed is None else 0.0))
-            way = routes(self._earth, given.centre[far], given.centre[to[far]])
-            near[far] &= np.hypot(way[:, 0], way[:, 1]) <= _FARTHEST
-            if motion.max_speed is None:
-                return near
-            flat = np.zeros((len(given), 2))
-            flat[far] = way
-            step = np.hstack([flat, step[:, 3:]])
-        assert motion.max_speed is not None  # noqa: S101 - said above
-        return near & (np.linalg.norm(step, axis=1) <= motion.max_speed * 1e-6 * gap)
+            # Ways are at most 1.58 times as long as their chords: without a speed, few have to be known.
+            chord = np.einsum("ij,ij->i", step[:, :3], step[:, :3])
+            far = np.flatnonzero(chord > (0.0 if fastest is not None else _FAR * _FAR))
+            way = np.zeros((len(given), 2))
+            way[far] = routes(self._earth, given.centre[far], given.centre[to[far]])
+            near[far] &= np.hypot(way[far, 0], way[far, 1]) <= _FARTHEST
+            step = np.hstack([way, step[:, 3:]])
+        if fastest is not None:
+            near &= np.linalg.norm(step, axis=1) <= fastest * 1e-6 * gap
+        return near
 
     def _as_they_say(
         self, given: Objects, at: NDArray[np.int64], follows: NDArray[np.bool_], to: NDArray[np.int64]
@@ -226,6 +222,14 @@ class LegMakers:
     def restore(self, name: str, batch: Pending) -> None:
         """Take in what `pending` has of a name."""
         self.makers[int(name.removeprefix("pending"))].pending = batch
+
+
+def _following(rows: Objects, *, carried: bool) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The next row of each row's key (-1: none), and which have a time that one before them has."""
+    names, thing = numbered(things(split_keys(rows.key, carried)[0], rows.group))
+    following, twice = np.empty(len(rows), np.int64), np.empty(len(rows), np.bool_)
+    follow(thing.astype(np.int64), len(names), rows.time, following, twice)
+    return following, twice
 
 
 def routes(earth: Earth, at: NDArray[np.float64], to: NDArray[np.float64]) -> NDArray[np.float64]:

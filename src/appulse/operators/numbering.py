@@ -562,9 +562,12 @@ def pushed_out_at_once(objects: Objects, stream: int) -> Objects:
 
 def in_canonical_order(objects: Objects) -> Objects:
     """The rows by time, then by key, then by values: the same on every engine."""
+    return objects if (np.diff(objects.time) > 0).all() else objects.take(canonical_order(objects))
+
+
+def canonical_order(objects: Objects) -> NDArray[np.int64]:
+    """The places of the rows in canonical order."""
     time = objects.time
-    if (np.diff(time) > 0).all():
-        return objects
     order = np.argsort(time, kind="stable")
     columns = [objects.centre, objects.spread, objects.mass[:, None]]
     columns += [extra[:, None] for extra in (objects.measure, objects.margin) if extra is not None]
@@ -581,7 +584,7 @@ def in_canonical_order(objects: Objects) -> Objects:
         objects.samples,
         objects.weights,
     )
-    return objects.take(order)
+    return order
 
 
 def _last_of_each(notes: NDArray[np.int64]) -> NDArray[np.int64]:

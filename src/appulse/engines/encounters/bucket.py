@@ -14,7 +14,6 @@ from appulse.model.objects import Objects
 from appulse.operators.encounters import Encounters
 from appulse.operators.leg_pairs import Approaches
 from appulse.operators.legs import Legs, Pending
-from appulse.operators.numbering import in_canonical_order
 from appulse.operators.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -63,8 +62,7 @@ class EncounterBucket(ObjectsBucket):
     def answer(self, *, ended: bool) -> list[pa.Table]:
         """The encounters that follow from complete ticks."""
         released = [one.release(self.complete) for one in self.waiting]
-        rows = [[in_canonical_order(Objects.concat(parts))] if parts else [] for parts in released]
-        found = self.operator.push(rows, self.complete, ended=ended)
+        found = self.operator.push(released, self.complete, ended=ended)
         self.rejected += refused_twice(self.call, found.twice)
         tables = encounter_tables(found, self.call)
         self.output.add(sum(map(len, tables)))

@@ -26,7 +26,6 @@ from appulse.model.objects import Objects
 from appulse.operators.encounters import Found, Runs
 from appulse.operators.leg_pairs import EVER, Approaches, LegPairs
 from appulse.operators.legs import Legs, Pending
-from appulse.operators.numbering import in_canonical_order
 from appulse.operators.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -161,8 +160,7 @@ class LegBucket(ObjectsBucket):
 
     def _made(self) -> tuple[list[Legs | None], list[tuple[int, Objects]]]:
         released = [one.release(self.complete) for one in self.waiting]
-        rows = [[in_canonical_order(Objects.concat(parts))] if parts else [] for parts in released]
-        made, twice = self.makers.push(rows, self.complete, ended=self._ended)
+        made, twice = self.makers.push(released, self.complete, ended=self._ended)
         ends = [int(legs.over.max()) for legs in made if legs is not None and len(legs)]
         self._until = max([self._until, *ends])
         if self._until + self.call.plan.gap < self._since:
