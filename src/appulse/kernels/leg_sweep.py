@@ -47,10 +47,12 @@ def _touched(here: _Open, n: int, begin: int, own: int, box: Floats) -> int:
 @exact_kernel
 def _touches(here: _Open, q: int, begin: int, own: int, box: Floats) -> bool:
     """Whether one does, in all dimensions."""
-    apart = here.time[0, q] < begin or here.time[1, q] == own
-    for k in range(0, box.shape[0], 2):
-        apart = apart or here.box[k, q] > box[k + 1] or here.box[k + 1, q] < box[k]
-    return not apart
+    if here.time[0, q] < begin or here.time[1, q] == own:
+        return False
+    k = 0
+    while k < box.shape[0] and here.box[k, q] <= box[k + 1] and here.box[k + 1, q] >= box[k]:
+        k += 2
+    return bool(k == box.shape[0])
 
 
 @exact_kernel

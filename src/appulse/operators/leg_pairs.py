@@ -213,6 +213,8 @@ class LegPairs:
         """What becomes of pairs of legs."""
         plan = self.plan
         swept = swept._replace(end=np.concatenate([legs.end for _, legs in parts]))
+        if plan.earth is not None or plan.reach is None:  # what takes long once a leg
+            parts, swept, pairs = _only_met(parts, swept, pairs)
         rows = [legs.rows if plan.reach is not None else self._with_errors(i, legs.rows) for i, legs in parts]
         found = _meetings(len(pairs.left))
         if plan.earth is not None:
@@ -246,11 +248,7 @@ class LegPairs:
         high = at.shape[1] > _PLACE
         altitude = np.stack([at[:, _PLACE:], to[:, _PLACE:]], axis=1)[:, :, 0] if high else at[:, :0]
         at, to = np.ascontiguousarray(at[:, :_PLACE]), np.ascontiguousarray(to[:, :_PLACE])
-        way, meets = np.zeros((len(at), 2)), np.zeros(len(at), bool)
-        meets[pairs.left], meets[pairs.right] = True, True
-        own = np.flatnonzero(meets)
-        way[own] = routes(earth, at[own], to[own])
-        taken = earth_legs.Routes(way, altitude)
+        taken = earth_legs.Routes(routes(earth, at, to), altitude)
         flat, steep = [], []
         for i, legs in parts:
             model = plan.models[i]
@@ -310,6 +308,19 @@ def joined(parts: Sequence[kernels.Legs]) -> kernels.Legs:
     for name in kernels.Legs._fields[:-1]:
         whole[name] = np.concatenate([getattr(part, name) for part in parts])
     return kernels.Legs(**whole)
+
+
+def _only_met(
+    parts: Sequence[tuple[int, Legs]], swept: kernels.Legs, pairs: RowPairs
+) -> tuple[list[tuple[int, Legs]], kernels.Legs, RowPairs]:
+    """The legs that are in pairs, and these pairs."""
+    meets = np.zeros(len(swept.begin), bool)
+    meets[pairs.left], meets[pairs.right] = True, True
+    ends = np.cumsum([len(legs) for _, legs in parts])[:-1]
+    met = [(i, legs.filter(own)) for (i, legs), own in zip(parts, np.split(meets, ends), strict=True)]
+    own, place = np.flatnonzero(meets), np.cumsum(meets) - 1
+    columns = {name: getattr(swept, name).take(own, axis=0) for name in kernels.Legs._fields[:-1]}
+    return met, kernels.Legs(**columns, instant=swept.instant), RowPairs(place[pairs.left], place[pairs.right])
 
 
 def _sides(

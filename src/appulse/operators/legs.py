@@ -97,82 +97,63 @@ class LegMaker:
         led = np.zeros(len(given), bool)
         if self.pending is not None:
             led[: len(self.pending)] = self.pending.led
-        if (np.diff(given.time) < 0).any():
-            order = np.argsort(given.time, kind="stable")
-            given, led = given.take(order), led[order]
-        given, led, following, twice = self._followed(given, led)
+        order, following, twice = _in_order(given, carried=self._carried)
+        led, time = led[order], given.time[order]
         follows = following >= 0
-        to = np.where(follows, following, np.arange(len(given)))
+        to = np.where(follows, following, np.arange(len(order)))
         # No reading to come is so near that it ends the leg, or the instant.
-        over = ended | (given.time + self._motion.longest < complete)
-        if not self._waits:
-            self.pending = None
-            return Made(self._in_window(self._as_they_say(given, np.arange(len(given)), led, to)), twice)
+        over = ended | (time + self._motion.longest < complete)
         if isinstance(self._motion, Straight):
-            joined = follows & self._joined(self._motion, given, to)
+            joined = follows & self._joined(self._motion, given, order, order[to])
             led[to[joined]] = True
             # From reading to reading, and instants of those without a leg before or after.
             at = np.flatnonzero(joined | (((self._window is not None) | ~led) & (follows | over)))
-            to = np.where(joined, to, np.arange(len(given)))[at]
-            legs = self._in_window(Legs(given.take(at), given.time[to], given.centre.take(to, axis=0)))
+            end = order[np.where(joined, to, np.arange(len(order)))[at]]
+            legs = Legs(given.take(order[at]), given.time[end], given.centre.take(end, axis=0))
         else:
-            legs = self._as_they_say(given, np.flatnonzero(follows | over), follows, to)
+            follows, over = follows & self._waits, over | (not self._waits)
+            at = np.flatnonzero(follows | over)
+            legs = self._as_they_say(given.take(order[at]), follows[at], time[to[at]])
         waits = ~follows & ~over
-        self.pending = Pending(given.filter(waits), led[waits])
-        return Made(legs, twice)
+        self.pending = Pending(given.take(order[waits]), led[waits])
+        legs = legs if self._window is None else replace(legs, until=legs.rows.time + self._window)
+        return Made(legs, given.take(twice))
 
-    def _followed(
-        self, given: Objects, led: NDArray[np.bool_]
-    ) -> tuple[Objects, NDArray[np.bool_], NDArray[np.int64], Objects]:
-        """Readings in order of time, the row of the next of each key (-1: none), and those with the time of another."""
-        following, twice = _following(given, carried=self._carried)
-        if not twice.any():
-            return given, led, following, given.slice(0, 0)
-        order = canonical_order(given)  # the first of one time stays
-        given, led = given.take(order), led[order]
-        _, twice = _following(given, carried=self._carried)
-        once = given.filter(~twice)
-        return once, led[~twice], _following(once, carried=self._carried)[0], given.filter(twice)
-
-    def _in_window(self, legs: Legs) -> Legs:
-        return legs if self._window is None else replace(legs, until=legs.rows.time + self._window)
-
-    def _joined(self, motion: Straight, given: Objects, to: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _joined(
+        self, motion: Straight, given: Objects, at: NDArray[np.int64], to: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
         """Whether the reading after each is near enough in time, and in space, to be reached from it."""
-        gap, fastest = given.time[to] - given.time, motion.max_speed
+        gap, fastest = given.time[to] - given.time[at], motion.max_speed
         near: NDArray[np.bool_] = gap <= motion.longest
         if fastest is None and self._earth is None:
             return near
-        step = given.centre.take(to, axis=0) - given.centre
+        step = given.centre.take(to, axis=0) - given.centre.take(at, axis=0)
         if self._earth is not None:
             # Ways are at most 1.58 times as long as their chords: without a speed, few have to be known.
             chord = np.einsum("ij,ij->i", step[:, :3], step[:, :3])
             far = np.flatnonzero(chord > (0.0 if fastest is not None else _FAR * _FAR))
-            way = np.zeros((len(given), 2))
-            way[far] = routes(self._earth, given.centre[far], given.centre[to[far]])
+            way = np.zeros((len(at), 2))
+            way[far] = routes(self._earth, given.centre[at[far]], given.centre[to[far]])
             near[far] &= np.hypot(way[far, 0], way[far, 1]) <= _FARTHEST
             step = np.hstack([way, step[:, 3:]])
         if fastest is not None:
             near &= np.linalg.norm(step, axis=1) <= fastest * 1e-6 * gap
         return near
 
-    def _as_they_say(
-        self, given: Objects, at: NDArray[np.int64], follows: NDArray[np.bool_], to: NDArray[np.int64]
-    ) -> Legs:
-        """As the readings at some places say, until the next one or for the horizon."""
-        rows = given.take(at)
+    def _as_they_say(self, rows: Objects, follows: NDArray[np.bool_], next_time: NDArray[np.int64]) -> Legs:
+        """As readings say, until the next one, where one follows, or for the horizon."""
         if isinstance(self._motion, Still):
             return Legs(rows, rows.time, rows.centre)
         longest = rows.time + self._motion.longest
-        end = np.where(follows[at], np.minimum(given.time[to[at]], longest), longest)
+        end = np.where(follows, np.minimum(next_time, longest), longest)
         assert rows.velocity is not None  # noqa: S101 - readings of such a motion have one
         step = rows.velocity * ((end - rows.time) * 1e-6)[:, None]
         if self._earth is None:
             return Legs(rows, end, rows.centre + step)
-        to_place = rows.centre.copy()
-        leads(self._earth, rows.centre, step, to_place)
-        to_place[:, 3 : 1 + step.shape[1]] += step[:, 2:]  # a climb, where it is known
-        return Legs(rows, end, to_place)
+        to = rows.centre.copy()
+        leads(self._earth, rows.centre, step, to)
+        to[:, 3 : 1 + step.shape[1]] += step[:, 2:]  # a climb, where it is known
+        return Legs(rows, end, to)
 
 
 class LegMakers:
@@ -224,12 +205,21 @@ class LegMakers:
         self.makers[int(name.removeprefix("pending"))].pending = batch
 
 
-def _following(rows: Objects, *, carried: bool) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The next row of each row's key (-1: none), and which have a time that one before them has."""
+def _in_order(rows: Objects, *, carried: bool) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The rows in order of time, where in it the next of each one's key is (-1: none), and those of a taken time."""
     names, thing = numbered(things(split_keys(rows.key, carried)[0], rows.group))
+    time = rows.time
+    order = np.argsort(time, kind="stable") if (np.diff(time) < 0).any() else np.arange(len(rows))
     following, twice = np.empty(len(rows), np.int64), np.empty(len(rows), np.bool_)
-    follow(thing.astype(np.int64), len(names), rows.time, following, twice)
-    return following, twice
+    follow(thing[order], len(names), time[order], following, twice)
+    if not twice.any():
+        return order, following, order[:0]
+    order = canonical_order(rows)  # the first of one time stays
+    follow(thing[order], len(names), time[order], following, twice)
+    order, again = order[~twice], order[twice]
+    following, twice = np.empty(len(order), np.int64), np.empty(len(order), np.bool_)
+    follow(thing[order], len(names), time[order], following, twice)
+    return order, following, again
 
 
 def routes(earth: Earth, at: NDArray[np.float64], to: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -262,7 +252,7 @@ def things(keys: Bytes, group: Labels | None) -> NDArray[np.int64]:
     return found * max(1, len(compact.values)) + compact.codes
 
 
-def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32]]:
+def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The different values as they come, and the place of each among them."""
     labels = pa.array(values).dictionary_encode()
-    return np.asarray(labels.dictionary), np.asarray(labels.indices)
+    return np.asarray(labels.dictionary), np.asarray(labels.indices).astype(np.int64)
