@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -60,3 +62,29 @@ def test_machine_code_for_a_type_that_has_gone_is_made_anew(tmp_path: Path) -> N
         environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
         found = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
         assert int(found) == place
+
+
+_ROUNDED = """
+from appulse.kernels.jit import exact_kernel, kernel
+
+@exact_kernel
+def exact(x, y, z):
+    return x * y + z
+
+@kernel
+def fast(x, y, z):
+    return exact(x, y, z) + 1.0
+"""
+_FIRST = "import sys; sys.path.insert(0, sys.argv[1]); import rounded; rounded.{}(1.0, 1.0, 1.0)"
+_THEN = "import sys; sys.path.insert(0, sys.argv[1]); import rounded; print(rounded.exact(1e8 + 1, 1e8 + 1, -1e16))"
+
+
+@pytest.mark.parametrize("first", ["exact", "fast"])
+def test_an_exact_kernel_is_rounded_as_written_whoever_needs_it_first(tmp_path: Path, first: str) -> None:
+    """Numba would compile it as the kernel that calls it: with one rounding of both operations in place of two."""
+    (tmp_path / "rounded.py").write_text(_ROUNDED)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for code in (_FIRST.format(first), _THEN):
+        command = [sys.executable, "-c", code, str(tmp_path)]
+        found = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+    assert float(found) == 2e8

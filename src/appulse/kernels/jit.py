@@ -46,19 +46,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 _REORDER = {"reassoc", "contract", "nsz"}
 
 
-# Every kernel is called from Python or from another kernel, never by its address from C: Numba's wrapper for that would
-# be compiled, kept and loaded for nothing.
-_COMPILED: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+def _compiled(function: F, *, fastmath: Any = False, forceinline: bool = False) -> F:
+    """Nothing is left open here: what is, Numba takes from the kernel that first needs this one, and keeps on disk.
+
+    No kernel is called by its address from C: a wrapper for that would be compiled, kept and loaded for nothing.
+    """
+    options: dict[str, Any] = {"fastmath": fastmath, "forceinline": forceinline, "no_cfunc_wrapper": True}
+    return cast("F", numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function))
 
 
 def kernel(function: F) -> F:
     """Compile ``function`` on first use, without Python objects, and keep the machine code on disk."""
-    return cast("F", numba.njit(**_COMPILED, fastmath=_REORDER)(function))
+    return _compiled(function, fastmath=_REORDER)
 
 
 def exact_kernel(function: F) -> F:
     """As `kernel`, with every operation rounded as written: for numbers that two processes must agree on to the bit."""
-    return cast("F", numba.njit(**_COMPILED)(function))
+    return _compiled(function)
 
 
 def template(function: F) -> F:
@@ -68,4 +72,4 @@ def template(function: F) -> F:
 
 def inlined_kernel(function: F) -> F:
     """As `exact_kernel`, put into its callers: a call that takes ten arrays may cost as much as what is done."""
-    return cast("F", numba.njit(**_COMPILED, forceinline=True)(function))
+    return _compiled(function, forceinline=True)
