@@ -9,6 +9,7 @@ most a minute apart:
 * ``vs_meos``: PyMEOS, trips with boxes first, then ``edwithin``, building included; the same pairs.
 * ``vs_resample_join``: every track resampled to a second and joined on second and cell, in Polars with all cores.
   ``encounters_missed_by_resampling`` are pairs that it does not find; what it finds, we find.
+  ``encounters_missed_at_100_m`` are those within 100 metres: aircraft are that near for less than a second.
 * ``vs_traffic_cpa``: the closest points of approach of the library traffic, over an hour.
 * ``legs_of_points``: our time with motion over that of a join of the rows with equal stamps; ``_sigma`` with normal
   errors, ``_earth`` along geodesics.
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EPSILON, GAP = 9_260.0, 60.0  # metres, seconds
+_CLOSE = 100.0
 _MEOS, _TRAFFIC = ("pymeos==1.3.0", "pyarrow>=18"), ("traffic==2.13", "pandas<3", "pyarrow>=18")
 _FEET = 0.3048
 _SPARK_COPIES = {True: 8, False: 32}
@@ -81,10 +83,10 @@ def timely(table: pa.Table) -> pa.Table:
     return table.set_column(1, "t", table["t"].cast(pa.timestamp("us", "UTC")))
 
 
-def met(frame: Any, **settings: Any) -> Any:
+def met(frame: Any, epsilon: float = EPSILON) -> Any:
     """Our encounters."""
-    stream = ap.Stream(frame, key="key", time="t", value=ap.Exact("x", "y"), motion=ap.Straight(GAP), **settings)
-    return ap.encounters(stream, epsilon=EPSILON, probability=1.0)
+    stream = ap.Stream(frame, key="key", time="t", value=ap.Exact("x", "y"), motion=ap.Straight(GAP))
+    return ap.encounters(stream, epsilon=epsilon, probability=1.0)
 
 
 def pairs_of(found: pa.Table) -> set[tuple[int, int]]:
@@ -93,8 +95,8 @@ def pairs_of(found: pa.Table) -> set[tuple[int, int]]:
     return {(min(pair), max(pair)) for pair in both}
 
 
-def resampled_pairs(table: pa.Table) -> set[tuple[int, int]]:
-    """Each track at every second, joined on second and cell; cells are EPSILON wide, and neighbours are looked at."""
+def resampled_pairs(table: pa.Table, epsilon: float = EPSILON) -> set[tuple[int, int]]:
+    """Each track at every second, joined on second and cell; cells are epsilon wide, and neighbours are looked at."""
     rows = pl.DataFrame(table.select(["key", "t", "x", "y"]))
     ahead = [pl.col(name).shift(-1).over("key").alias(f"{name}_next") for name in ("t", "x", "y")]
     legs = rows.lazy().with_columns(*ahead).filter(pl.col("t_next") - pl.col("t") <= int(GAP * 1e6))
@@ -111,8 +113,8 @@ def resampled_pairs(table: pa.Table) -> set[tuple[int, int]]:
             (pl.col("y") + share * (pl.col("y_next") - pl.col("y"))).alias("y"),
         )
         .with_columns(
-            (pl.col("x") / EPSILON).floor().cast(pl.Int32).alias("cx"),
-            (pl.col("y") / EPSILON).floor().cast(pl.Int32).alias("cy"),
+            (pl.col("x") / epsilon).floor().cast(pl.Int32).alias("cx"),
+            (pl.col("y") / epsilon).floor().cast(pl.Int32).alias("cy"),
         )
         .select("key", "s", "x", "y", "cx", "cy")
         .collect()
@@ -122,7 +124,7 @@ def resampled_pairs(table: pa.Table) -> set[tuple[int, int]]:
         beside = points.lazy().with_columns(pl.col("cx") - across, pl.col("cy") - along)
         near = points.lazy().join(beside, on=["s", "cx", "cy"])
         square = (pl.col("x") - pl.col("x_right")) ** 2 + (pl.col("y") - pl.col("y_right")) ** 2
-        near = near.filter((square <= EPSILON**2) & (pl.col("key") != pl.col("key_right")))
+        near = near.filter((square <= epsilon**2) & (pl.col("key") != pl.col("key_right")))
         low, high = pl.min_horizontal("key", "key_right"), pl.max_horizontal("key", "key_right")
         found.append(near.select(low.alias("low"), high.alias("high")).unique().collect())
     return set(pl.concat(found).unique().iter_rows())
@@ -140,6 +142,7 @@ def against_others(table: pa.Table, folder: Path) -> dict[str, float | None]:
     figures: dict[str, float | None] = {
         "vs_resample_join": theirs / ours,
         "encounters_missed_by_resampling": len(found - resampled),
+        "encounters_missed_at_100_m": len(pairs_of(met(rows, _CLOSE)) - resampled_pairs(table, _CLOSE)),
     }
     pq.write_table(table, folder / "rows.parquet")
     meos = aside("meos", _MEOS, folder / "rows.parquet", EPSILON, GAP)

@@ -110,6 +110,7 @@ RUNS = (
             "vs_resample_join": ("of a second by second resampling and a join on cells in Polars / ours", "≥ 2"),
             "vs_traffic_cpa": ("of the closest points of approach of the library traffic / ours, an hour", "≥ 500"),
             "encounters_missed_by_resampling": ("pairs that the resampling does not find", "—"),
+            "encounters_missed_at_100_m": ("the same, of pairs within 100 m in place of 5 NM", "—"),
             "legs_of_points": ("our time with motion / of a join of rows with equal stamps", "≤ 3"),
             "legs_of_points_sigma": ("the same, with normal errors", "≤ 3"),
             "legs_of_points_earth": ("the same, along geodesics", "≤ 3"),

@@ -95,3 +95,27 @@ def test_the_order_of_readings_makes_no_difference(motion: Any) -> None:
     assert all(in_order)
     assert found(table) == in_order
     assert found(table.take(pa.array(chance.permutation(n)))) == in_order
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ap.Gaussian("x", "y", sigma=0.5),
+        ap.Ball("x", "y", radius=0.5),
+        ap.Position("y", "x", sigma=5_000.0),
+    ],
+)
+def test_threads_make_no_difference(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = np.random.default_rng(5)
+    n = 400
+    table = pa.table(
+        {"id": np.arange(n) % 20, "t": np.arange(n), "x": chance.uniform(0, 5, n), "y": chance.uniform(0, 5, n)}
+    )
+    stream = ap.Stream(table, key="id", time="t", value=value, motion=ap.Straight("1 minute"))
+    epsilon = 60_000.0 if isinstance(value, ap.Position) else 0.5
+    asked: dict[str, Any] = {"epsilon": epsilon, "probability": 0.3, "emit": "legs"}
+    whole = ap.encounters(stream, **asked, options=ap.Options(threads=1))
+    monkeypatch.setattr(leg_pairs, "_PAIRS", 70)
+    assert len(whole) > 100
+    for threads in (1, 3):
+        assert ap.encounters(stream, **asked, options=ap.Options(threads=threads)).equals(whole)

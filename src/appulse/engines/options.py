@@ -35,7 +35,7 @@ USED_BY = {
     "partitions": _ON_TILES,
     "max_output": (*_ON_TILES, "ask"),
     "max_component": ("assign",),
-    "threads": (*_TABLES, *_HELD),
+    "threads": ("encounters", *_TABLES, *_HELD),
     "audit": _TABLES,
 }
 

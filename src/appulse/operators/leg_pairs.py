@@ -19,6 +19,7 @@ from appulse.model.encode import sampled
 from appulse.model.strings import Bytes, Labels
 from appulse.model.uncertainty import Position
 from appulse.operators.legs import LegMakers, Legs, routes, split_keys, things
+from appulse.operators.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,10 +32,14 @@ if TYPE_CHECKING:
     from appulse.model.uncertainty import Model
     from appulse.operators.plan import Groups
 
+    #: Fills in what becomes of some pairs.
+    Decide = Callable[[RowPairs, kernels.Meetings], None]
+
 #: Before every time, and after all of them.
 NEVER, EVER = -(1 << 62), 1 << 62
 _FEW_AT_ONCE = 256  # legs that a leg is compared with, on average, up to which bins do not pay
 _MOST_ENTRIES = 16  # bins of a leg, on average
+_PAIRS = 1 << 13  # that a thread takes at once
 _PLACE = 3  # coordinates of a place on the Earth; an altitude is behind them
 
 
@@ -133,6 +138,7 @@ class LegPairs:
     plan: EncounterPlan
     counts: Counter[str] = field(default_factory=Counter)
     owned: Callable[[kernels.Legs, RowPairs, Labels | None], NDArray[np.bool_]] | None = None
+    workers: Workers = field(default_factory=Workers)
 
     def __post_init__(self) -> None:
         self.legs: list[Legs | None] = [None] * len(self.plan.motions)
@@ -218,30 +224,45 @@ class LegPairs:
         rows = [legs.rows if plan.reach is not None else self._with_errors(i, legs.rows) for i, legs in parts]
         found = _meetings(len(pairs.left))
         if plan.earth is not None:
-            self._met_on_earth(plan.earth, parts, swept, pairs, found)
+            decide = self._on_earth(plan.earth, parts, swept)
+        elif plan.reach is None:
+            decide = self._by_samples(rows, swept)
         else:
-            near = plan.near(swept.at.shape[1])
-            kernels.approach(swept, pairs, near, found)
-            if plan.reach is None:
-                errors = kernels.Displacements(*_displacements(rows))
-                kernels.sampled_meetings(swept, errors, pairs, near, plan.threshold, found)
-            else:
-                spread = _spreads([own.spread for own in rows], swept.at.shape[1])
-                noise = kernels.Noise(spread, self._growth[swept.side], swept.begin)
-                kernels.gaussian_meetings(swept, noise, pairs, near, plan.threshold, found)
+            decide = self._by_deviations(rows, swept)
+
+        def decide_some(first: int) -> None:
+            some = slice(first, first + _PAIRS)
+            own = RowPairs(pairs.left[some], pairs.right[some])
+            decide(own, kernels.Meetings._make(column[some] for column in found))
+
+        self.workers.map(decide_some, range(0, len(pairs.left), _PAIRS))
         if plan.reach is not None:
             mass = np.concatenate([own.mass for own in rows])
             found.probability[:] *= mass[pairs.left] * mass[pairs.right]
         return found
 
-    def _met_on_earth(
-        self,
-        earth: Earth,
-        parts: Sequence[tuple[int, Legs]],
-        swept: kernels.Legs,
-        pairs: RowPairs,
-        found: kernels.Meetings,
-    ) -> None:
+    def _by_deviations(self, rows: Sequence[Objects], swept: kernels.Legs) -> Decide:
+        near, threshold = self.plan.near(swept.at.shape[1]), self.plan.threshold
+        spread = _spreads([own.spread for own in rows], swept.at.shape[1])
+        noise = kernels.Noise(spread, self._growth[swept.side], swept.begin)
+
+        def decide(pairs: RowPairs, found: kernels.Meetings) -> None:
+            kernels.approach(swept, pairs, near, found)
+            kernels.gaussian_meetings(swept, noise, pairs, near, threshold, found)
+
+        return decide
+
+    def _by_samples(self, rows: Sequence[Objects], swept: kernels.Legs) -> Decide:
+        near, threshold = self.plan.near(swept.at.shape[1]), self.plan.threshold
+        errors = kernels.Displacements(*_displacements(rows))
+
+        def decide(pairs: RowPairs, found: kernels.Meetings) -> None:
+            kernels.approach(swept, pairs, near, found)
+            kernels.sampled_meetings(swept, errors, pairs, near, threshold, found)
+
+        return decide
+
+    def _on_earth(self, earth: Earth, parts: Sequence[tuple[int, Legs]], swept: kernels.Legs) -> Decide:
         plan, rows = self.plan, [legs.rows for _, legs in parts]
         at = np.concatenate([own.centre for own in rows])
         to = np.concatenate([legs.to for _, legs in parts])
@@ -258,8 +279,12 @@ class LegPairs:
             steep.append(np.square(above[:, 0]) if above.shape[1] else np.zeros(len(legs)))
         climbs = plan.vertical is None
         errors = earth_legs.Errors(_spreads(flat, 2), np.concatenate(steep), self._growth[swept.side], climbs)
-        wanted = earth_legs.Wanted(plan.near(2 + high), plan.threshold)
-        earth_legs.earth_meetings(earth, swept._replace(at=at, to=to), taken, errors, pairs, wanted, found)
+        wanted, swept = earth_legs.Wanted(plan.near(2 + high), plan.threshold), swept._replace(at=at, to=to)
+
+        def decide(pairs: RowPairs, found: kernels.Meetings) -> None:
+            earth_legs.earth_meetings(earth, swept, taken, errors, pairs, wanted, found)
+
+        return decide
 
     def _with_errors(self, stream: int, rows: Objects) -> Objects:
         """The readings with samples of their errors, which are compared one by one."""

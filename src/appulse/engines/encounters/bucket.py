@@ -15,6 +15,7 @@ from appulse.operators.encounters import Encounters
 from appulse.operators.leg_pairs import Approaches
 from appulse.operators.legs import Legs, Pending
 from appulse.operators.waiting import Waiting
+from appulse.operators.workers import Workers, cores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,7 +103,9 @@ class LocalEncounters(Local[Objects]):
     """Encounters in process, push by push."""
 
     def __init__(self, call: EncounterCall) -> None:
-        super().__init__(EncounterBucket(call))
+        bucket = EncounterBucket(call)
+        bucket.workers = bucket.operator.pairs.workers = Workers(call.threads or cores())
+        super().__init__(bucket)
 
 
 def refused_twice(call: EncounterCall, twice: Sequence[tuple[int, Objects]]) -> list[pa.Table]:

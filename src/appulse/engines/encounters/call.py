@@ -63,6 +63,7 @@ class EncounterCall(ObjectsCall):
     plan: EncounterPlan
     streams: tuple[Encoding, ...]
     probability: float
+    threads: int | None = None  # in process; None: all cores
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
@@ -264,6 +265,7 @@ def resolve_legs(
         plan,
         encodings,
         probability,
+        options.threads,
         lateness=tuple(stream.lateness_micros for stream in streams),
         idle_after=tuple(stream.idle_after_micros for stream in streams),
         ahead=tuple(stream.ahead_micros for stream in streams),
