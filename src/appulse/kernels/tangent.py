@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats
 
 _NEAR = 2e5
-_STEPS, _CLOSE = 20, 1e-15
+_STEPS, _SHORT = 20, 1e-9
 
 
 @exact_kernel
@@ -87,10 +87,12 @@ def lead(earth: Earth, px: float, py: float, pz: float, east: float, north: floa
         twice = 2.0 * cos_2m * cos_2m - 1.0
         last = k / 6.0 * cos_2m * (4.0 * sin_s * sin_s - 3.0) * (4.0 * cos_2m * cos_2m - 3.0)
         wanted = whole + k * sin_s * (cos_2m + k / 4.0 * (cos_s * twice - last))
-        # Newton's step, by the slope of the leading term: two of them do for short ways.
+        # Newton's step, by the slope of the leading term: k squared times the change is left. Sines follow a short one.
         change = (wanted - sigma) / (1.0 - k * math.cos(2.0 * (one + sigma)))
         sigma += change
-        if abs(change) < _CLOSE:
+        if abs(change) < _SHORT:
+            sin_s, cos_s = sin_s + change * cos_s, cos_s - change * sin_s
+            cos_2m = math.cos(2.0 * one + sigma)
             break
     inward = sin_1 * sin_s - cos_1 * cos_s * cos_azimuth
     sin_2, cos_2 = sin_1 * cos_s + cos_1 * sin_s * cos_azimuth, math.sqrt(sin_equator * sin_equator + inward * inward)

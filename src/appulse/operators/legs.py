@@ -60,7 +60,7 @@ class Made(NamedTuple):
     twice: Objects
 
 
-# No one way between places is the shortest that are nearly opposite; those with chords up to the latter are not.
+# No one way between places is the shortest that are nearly opposite. Ways are at most 1.58 times as long as chords.
 _FARTHEST, _FAR = 19e6, 12e6
 
 
@@ -125,17 +125,12 @@ class LegMaker:
         """Whether the reading after each is near enough in time, and in space, to be reached from it."""
         gap, fastest = given.time[to] - given.time[at], motion.max_speed
         near: NDArray[np.bool_] = gap <= motion.longest
-        if fastest is None and self._earth is None:
+        if not len(at) or (fastest is None and (self._earth is None or _extent(given.centre[:, :3]) <= _FAR)):
             return near
         step = given.centre.take(to, axis=0) - given.centre.take(at, axis=0)
         if self._earth is not None:
-            # Ways are at most 1.58 times as long as their chords: without a speed, few have to be known.
-            chord = np.einsum("ij,ij->i", step[:, :3], step[:, :3])
-            far = np.flatnonzero(chord > (0.0 if fastest is not None else _FAR * _FAR))
-            way = np.zeros((len(at), 2))
-            way[far] = routes(self._earth, given.centre[at[far]], given.centre[to[far]])
-            near[far] &= np.hypot(way[far, 0], way[far, 1]) <= _FARTHEST
-            step = np.hstack([way, step[:, 3:]])
+            step = np.hstack([routes(self._earth, given.centre[at], given.centre[to]), step[:, 3:]])
+            near &= np.hypot(step[:, 0], step[:, 1]) <= _FARTHEST
         if fastest is not None:
             near &= np.linalg.norm(step, axis=1) <= fastest * 1e-6 * gap
         return near
@@ -220,6 +215,11 @@ def _in_order(rows: Objects, *, carried: bool) -> tuple[NDArray[np.int64], NDArr
     following, twice = np.empty(len(order), np.int64), np.empty(len(order), np.bool_)
     follow(thing[order], len(names), time[order], following, twice)
     return order, following, again
+
+
+def _extent(places: NDArray[np.float64]) -> float:
+    """What no two places are farther apart than."""
+    return float(np.linalg.norm([np.ptp(column) for column in places.T]))
 
 
 def routes(earth: Earth, at: NDArray[np.float64], to: NDArray[np.float64]) -> NDArray[np.float64]:
