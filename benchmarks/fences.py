@@ -19,7 +19,13 @@ Polygons of 5 to 500 corners are made around the readings of five cabs of San Fr
   of all choices the one that is farthest from 1.
 * ``events_of_matches``: our time with normal errors for events over that of `QueryMatch` with the same fences, for one
   batch.
+* ``moved_a_second``: fences that change place a second in `QueryMatch`, 10,000 of 100,000 at a time, each time with a
+  batch of 1,000 fixes that are matched; ``moved_boxes_a_second``: the same with the boxes of these fences, and
+  ``moved_a_second_of_events`` with `FenceEvents`.
 * ``spark_of_pass``: our throughput on Spark over that of the same fixes through a pandas UDF that does nothing.
+* ``spark_of_rows``: the same over a UDF that reads the fixes, and makes as many rows of the columns of events as we do.
+
+Without ``--quick`` there are 100,000 polygons, and 10 batches of a million fixes in place of 3.
 """
 
 from __future__ import annotations
@@ -51,7 +57,7 @@ if TYPE_CHECKING:
 
 SIGMA, DAYS = 15.0, 120.0  # metres; five cabs for 24 days
 _POLYGONS, _BATCHES = {True: 20_000, False: 100_000}, {True: 3, False: 10}
-_BATCH = 1_000_000
+_BATCH, _MOVED = 1_000_000, 10_000
 _CHOICES = [(0.5, 0.1), *((enter, 0.01) for enter in (0.5, 0.6, 0.7, 0.8, 0.9))]
 _CHOICES += [(enter, 1e-4) for enter in (0.5, 0.6, 0.7, 0.9, 0.95)]
 
@@ -185,6 +191,36 @@ def in_bulk(track: pd.DataFrame, *, quick: bool) -> dict[str, float | None]:
     }
 
 
+def moving(track: pd.DataFrame) -> dict[str, float | None]:
+    """Fences of a large set change place."""
+    zones = make_zones(track["x"].to_numpy(), track["y"].to_numpy(), 100_000)
+    fixes = fleet(track, 1_000)
+    stream = ap.Stream(None, key="thing", time="t", value=ap.Exact("x", "y"))
+
+    def a_second(standing: ap.QueryMatch | ap.FenceEvents, shapes: NDArray[Any], name: str) -> float:
+        chance, spent = np.random.default_rng(2), []
+        standing.push(fixes)
+        for begin in range(0, len(shapes) - _MOVED + 1, 2 * _MOVED):
+            which = np.arange(begin, begin + _MOVED)
+            away = np.repeat(chance.normal(0.0, 50.0, (_MOVED, 2)), shapely.get_num_coordinates(shapes[which]), axis=0)
+            places = shapely.set_coordinates(shapes[which].copy(), shapely.get_coordinates(shapes[which]) + away)
+            moved = pa.table({"query": which, "region": pa.array(shapely.to_wkb(places), pa.binary())})
+            start = time.perf_counter()
+            standing.change(moved)
+            standing.push(fixes)
+            spent.append(time.perf_counter() - start)
+        say(f"{name}: {_MOVED:,} of {len(shapes):,} moved in {min(spent):.2f} to {max(spent):.2f} s")
+        return _MOVED * len(spent) / sum(spent)
+
+    figures: dict[str, float | None] = {}
+    for name, shapes in (("moved", zones), ("moved_boxes", shapely.box(*shapely.bounds(zones).T))):
+        matching = ap.QueryMatch(stream)
+        matching.change(fences_of(shapes))
+        figures[f"{name}_a_second"] = a_second(matching, shapes, name)
+    watched = ap.FenceEvents(stream, fences_of(zones), enter=1.0, leave=1.0)
+    return figures | {"moved_a_second_of_events": a_second(watched, zones, "moved, events")}
+
+
 def _one_batch(track: pd.DataFrame, folder: Path, *, quick: bool) -> tuple[pa.Table, pa.Table]:
     """Fences and fixes, also as files for others."""
     zones = make_zones(track["x"].to_numpy(), track["y"].to_numpy(), _POLYGONS[quick])
@@ -310,23 +346,50 @@ def on_spark(spark: SparkSession, track: pd.DataFrame, folder: Path, *, quick: b
     def theirs() -> Any:
         return read_stream(spark, source).mapInPandas(nothing, "thing long, t double, x double, y double")
 
-    seconds: dict[str, list[float]] = {"ours": [], "pass": []}
+    def rows() -> Any:
+        return read_stream(spark, source).mapInArrow(_as_many(found / len(table)), _EVENTS)
+
+    seconds: dict[str, list[float]] = {"ours": [], "pass": [], "rows": []}
     for k in range(2):
-        for name, make in (("ours", ours), ("pass", theirs)):
-            seconds[name].append(sum(timed(make(), folder / f"{name}-{k}").batches[1:]))
+        for name, make in (("ours", ours), ("pass", theirs), ("rows", rows)):
+            run = timed(make(), folder / f"{name}-{k}")
+            seconds[name].append(sum(run.batches[1:]))
+            if name == "ours":
+                found = spark.read.parquet(str(run.out)).count()
     taken = {name: min(some) for name, some in seconds.items()}
-    say(f"Spark, {len(table):,} fixes: ours {taken['ours']:.1f} s, passing them on {taken['pass']:.1f} s")
-    return {"spark_of_pass": taken["pass"] / taken["ours"]}
+    say(f"Spark, {len(table):,} fixes, {found:,} events: ours {taken['ours']:.1f} s")
+    say(f"passing the fixes on {taken['pass']:.1f} s, making as many rows {taken['rows']:.1f} s")
+    return {f"spark_of_{name}": taken[name] / taken["ours"] for name in ("pass", "rows")}
+
+
+_EVENTS = "query long, key long, event string, time double, probability double, since double"
+
+
+def _as_many(share: float) -> Any:
+    """A function that makes so many rows for each of its own, in the columns of events."""
+
+    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            at = np.arange(int(share * len(batch)))
+            thing, t = (batch[name].take(pa.array(at % max(1, len(batch)))) for name in ("thing", "t"))
+            query, event = pa.array(at * 7919 % 100_000), pa.array(["enter", "exit"]).take(pa.array(at % 2))
+            columns = query, thing, event, t, pa.array(np.ones(len(at))), t
+            names = [part.split()[0] for part in _EVENTS.split(", ")]
+            yield pa.RecordBatch.from_arrays(list(columns), names=names)
+
+    return make
 
 
 def main() -> None:
     """Run the parts asked for."""
     given = arguments(__doc__ or "")
-    only = set((given.only or "bulk,rivals,flicker,spark,sedona").split(","))
+    only = set((given.only or "bulk,moving,rivals,flicker,spark,sedona").split(","))
     track = tracks()
     figures: dict[str, float | None] = {}
     if "bulk" in only:
         figures |= in_bulk(track, quick=given.quick)
+    if "moving" in only:
+        figures |= moving(track)
     if "rivals" in only:
         with scratch() as folder:
             figures |= against_rivals(track, folder, quick=given.quick)

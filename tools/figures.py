@@ -181,7 +181,11 @@ RUNS = (
             "events_of_matches": ("our time for events with errors / for matches with `QueryMatch`", "≤ 2"),
             "nested_ratio": ("false events of two nested fences / ours", "—"),
             "wait_ratio": ("false events of a dwell timer / ours", "—"),
+            "moved_a_second": ("fences of 100,000 that change place a second, in `QueryMatch`", "≥ 100,000"),
+            "moved_boxes_a_second": ("the same of their boxes", "≥ 100,000"),
+            "moved_a_second_of_events": ("the same in `FenceEvents`", "—"),
             "spark_of_pass": ("our fixes/s on Spark / those of a pandas UDF that does nothing", "≥ 0.5"),
+            "spark_of_rows": ("our fixes/s on Spark / those of a UDF that makes as many rows as there are events", "—"),
         },
     ),
     Run(

@@ -218,6 +218,25 @@ def test_lines_and_points_are_their_own_boundary(seed: int) -> None:
         assert kernels.mass(regions.arrays, i, 0.1, 0.2, _scale(1.0, 1.0)) == pytest.approx(0.0, abs=1e-12)
 
 
+def test_regions_read_in_pieces_are_those_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    holed = shapely.box(0, 0, 4, 4).difference(shapely.box(1, 1, 2, 2))
+    given = [
+        holed,
+        "POLYGON ((0 0, 1 1, 1 0, 0 1, 0 0))",
+        shapely.Point(1, 2),
+        None,
+        shapely.LineString([(0, 0), (3, 1)]),
+    ]
+    radii = [None, None, 2.0, None, 0.5]
+    whole = regions_of(given, radii, None)
+    monkeypatch.setattr("appulse.model.regions._PIECE", 2)
+    found = regions_of(given, radii, None)
+    for one, other in zip((*found.arrays, *found.index), (*whole.arrays, *whole.index), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert (found.rows.tolist(), found.bad, found.digest) == (whole.rows.tolist(), whole.bad, whole.digest)
+    assert regions_of(given, radii, None, digested=False).digest == ""
+
+
 def test_a_radius_makes_a_corridor() -> None:
     road, block = shapely.LineString([(0, 0), (5, 0), (5, 5)]), shapely.box(0, 0, 2, 2)
     arrays = regions_of([road, block], [0.5, 1.0], None).arrays

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Columns of a frame of fences.
 QUERY, RADIUS = "query", "radius"
+# Geometries are read so many at a time: what is made of them on the way then stays in the caches.
+_PIECE = 2_000
 # Of polygons with an area below this, by the squares of their corners' distances, rounding may turn the sign.
 _THIN = 1e-9
 #: Metres of a degree of latitude, at the least there is on the Earth.
@@ -55,7 +57,7 @@ class BadRegion(NamedTuple):
 class RegionSet:
     """Regions as arrays, with an index; ``rows`` are those of the frame that they came in.
 
-    ``digest`` is that of the geometries, whatever format they came in.
+    ``digest`` is that of the geometries, whatever format they came in; empty where none was asked for.
     """
 
     arrays: Regions
@@ -65,11 +67,41 @@ class RegionSet:
     digest: str
 
 
-def regions_of(given: Sequence[Any], radii: Sequence[float | None], earth: Earth | None) -> RegionSet:
+class _Piece(NamedTuple):
+    """Some of the geometries of a frame, read: ``rows`` and those that are ``wrong`` are counted from the first."""
+
+    arrays: Regions
+    rows: NDArray[np.int64]
+    wrong: dict[int, str]
+    radii: NDArray[np.float64]
+    texts: Sequence[bytes]
+
+
+def regions_of(
+    given: Sequence[Any], radii: Sequence[float | None], earth: Earth | None, *, digested: bool = True
+) -> RegionSet:
     """Geometries (WKB, WKT, GeoArrow, or of shapely) as regions; a radius widens one, and makes a disc of a point.
 
-    On an Earth coordinates are longitude and latitude, and radii metres.
+    On an Earth coordinates are longitude and latitude, and radii metres. The digest is empty unless they are
+    ``digested``.
     """
+    starts = range(0, max(1, len(given)), _PIECE)
+    pieces = [_piece(given[at : at + _PIECE], radii[at : at + _PIECE], earth, digested=digested) for at in starts]
+    digest = ""
+    if digested:
+        texts = (text for piece in pieces for text in piece.texts)
+        digest = digest_of([np.concatenate([piece.radii for piece in pieces]).tobytes(), *texts])
+    rows = np.concatenate([at + piece.rows for at, piece in zip(starts, pieces, strict=True)])
+    bad = tuple(
+        BadRegion(at + row, piece.wrong[row])
+        for at, piece in zip(starts, pieces, strict=True)
+        for row in sorted(piece.wrong)
+    )
+    arrays = pieces[0].arrays if len(pieces) == 1 else joined([piece.arrays for piece in pieces])
+    return RegionSet(arrays, index_of(arrays), rows, bad, digest)
+
+
+def _piece(given: Sequence[Any], radii: Sequence[float | None], earth: Earth | None, *, digested: bool) -> _Piece:
     shapely = shapely_module()
     widths = np.array([np.nan if radius is None else radius for radius in radii], float)
     shapes, wrong = read(shapely, given)
@@ -80,16 +112,14 @@ def regions_of(given: Sequence[Any], radii: Sequence[float | None], earth: Earth
     shapes, widths = shapes[rows], widths[rows]
     wide = ~np.isnan(widths)
     disc = wide & (shapely.get_type_id(shapes) == shapely.GeometryType.POINT)
-    texts = shapely.to_wkb(shapes, byte_order=1, output_dimension=2)
-    digest = digest_of([widths.tobytes(), *texts])
+    texts = shapely.to_wkb(shapes, byte_order=1, output_dimension=2) if digested else ()
+    known = widths.copy()
     wide &= ~disc
     if wide.any():
         shapes[wide], widths[wide] = widened(shapely, shapes[wide], widths[wide], earth), np.nan
     if earth is not None:
         shapes = cut(shapely, shapes)
-    bad = tuple(BadRegion(row, wrong[row]) for row in sorted(wrong))
-    arrays = _arrays(shapely, shapes, disc, widths, earth)
-    return RegionSet(arrays, index_of(arrays), rows, bad, digest)
+    return _Piece(_arrays(shapely, shapes, disc, widths, earth), rows, wrong, known, texts)
 
 
 def radii_of(table: pa.Table, what: str) -> list[float | None]:

@@ -101,7 +101,7 @@ class QueryRegions:
 
     def read(self, shapes: Sequence[Any], radii: Sequence[float | None]) -> RegionSet:
         """Geometries as regions."""
-        return regions_of(shapes, radii, self.earth) if len(shapes) else NO_REGIONS
+        return regions_of(shapes, radii, self.earth, digested=False) if len(shapes) else NO_REGIONS
 
     def add(self, regions: RegionSet, rows: NDArray[np.int64], n: int) -> dict[str, Range]:
         """Take regions in, those of queries by row; the bounds of all n queries along the axes of places."""

@@ -100,8 +100,13 @@ def check_changes(schema: pa.Schema) -> None:
     check_fences(schema, (QUERY,) if CHANGE in schema.names else (QUERY, REGION), " and change")
 
 
-def changed(version: FenceVersion, table: pa.Table, call: FenceCall) -> tuple[FenceVersion, pa.Table]:
-    """The set after changes, one after the other, and what cannot be used. What raises has changed nothing."""
+def changed(
+    version: FenceVersion, table: pa.Table, call: FenceCall, digest: bytes | None = None
+) -> tuple[FenceVersion, pa.Table]:
+    """The set after changes, one after the other, and what cannot be used. What raises has changed nothing.
+
+    ``digest`` is that of the set after them, where it is known.
+    """
     check_changes(table.schema)
     check_terms(table.schema, call.time_type, call.types)
     standing, names, rows = version.standing, version.names, version.table
@@ -113,7 +118,7 @@ def changed(version: FenceVersion, table: pa.Table, call: FenceCall) -> tuple[Fe
         fresh: tuple[Regions, NDArray[np.int64]] | None = None
         wrong, odd = [(int(i), "query is null") for i in np.flatnonzero(null)], []
         if kind == ADD and REGION in part.column_names:
-            found = regions_of(geometries_of(part), radii_of(part, "fences"), call.plan.earth)
+            found = regions_of(geometries_of(part), radii_of(part, "fences"), call.plan.earth, digested=False)
             wrong += [(one.row, one.why) for one in found.bad if not null[one.row]]
             odd = [(row, why) for row, why in terms_of(part, call.encoding.unit, call.types)[1] if not null[row]]
             good = np.flatnonzero(~null[found.rows] & ~np.isin(found.rows, [row for row, _ in odd]))
@@ -149,17 +154,21 @@ def changed(version: FenceVersion, table: pa.Table, call: FenceCall) -> tuple[Fe
         arrays, number = joined(parts), np.concatenate(numbers)
         names = pa.concat_arrays([one.cast(call.query_type) for one in labels])
         rows = pa.concat_tables([one for one in tables if len(one)] or tables[:1], promote_options="permissive")
-    digest = blake2b(version.digest + packed(table), digest_size=16).digest()
+    digest = _digest_after(version, table) if digest is None else digest
     regions = RegionSet(arrays, index_of(arrays), np.arange(len(names)), (), "")
     after = _version(regions, number, known, names, rows, digest, call)
     return after, pa.concat_tables([call.reject_schema.empty_table(), *rejects])
 
 
+def _digest_after(version: FenceVersion, table: pa.Table) -> bytes:
+    return blake2b(version.digest + packed(table), digest_size=16).digest()
+
+
 def _kept(version: FenceVersion, table: pa.Table, call: FenceCall) -> tuple[FenceVersion, pa.Table]:
     """The same, worked out once by a worker process for all of its buckets."""
-    key = blake2b(version.digest + packed(table), digest_size=16).digest()
+    key = _digest_after(version, table)
     if key not in _KEPT:
-        _KEPT[key] = changed(version, table, call)
+        _KEPT[key] = changed(version, table, call, key)
         while len(_KEPT) > _MOST_KEPT:
             _KEPT.popitem(last=False)
     return _KEPT[key]
@@ -338,7 +347,9 @@ class ChangingFenceBucket(WaitingBucket):
         if digest not in _KEPT:
             regions = NO_REGIONS
             if len(table):
-                regions = regions_of(geometries_of(table), radii_of(table, "fences"), self.call.plan.earth)
+                regions = regions_of(
+                    geometries_of(table), radii_of(table, "fences"), self.call.plan.earth, digested=False
+                )
             names = as_keys(plain_values(table[QUERY]), self.call.query_type)
             version = _version(regions, number, known, names, table, digest, self.call)
             _KEPT[digest] = version, self.call.reject_schema.empty_table()
