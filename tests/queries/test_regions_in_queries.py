@@ -128,6 +128,16 @@ def test_normal_rows_have_exact_probabilities(seed: int, least: float, value: ap
     }
     for k, shape in enumerate(shapes):
         asked[f"in {k}"] = (f"ST_Within(x, y, '{shape.wkt}')" + " AND load >= 1" * (k % 2), shape)
+    ranges = {
+        f"x > {a} AND y < {b} AND load < 3": (shapely.box(a, -99, 99, b), range(3)),
+        f"NOT x BETWEEN {a} AND {b}": (shapely.box(-99, -99, a, 99) | shapely.box(b, -99, 99, 99), range(9)),
+    }
+    cut = {
+        f"cut {k} {i}": (f"ST_Within(x, y, '{shape.wkt}') AND {text}", (_area(shape & box), loads))
+        for k, shape in enumerate(shapes)
+        for i, (text, (box, loads)) in enumerate(ranges.items())
+    }
+    asked |= cut
     asked["near"] = (f"ST_DWithin(x, y, 'POINT ({a} {b})', 2.5)", 2.5)
     queries = pa.table({"query": list(asked), "condition": [text for text, _ in asked.values()]})
     stream = _stream(rows, value, existence="real")
@@ -137,6 +147,8 @@ def test_normal_rows_have_exact_probabilities(seed: int, least: float, value: ap
             error = naive.ellipse(row["sxx"], row["sxy"], row["syy"])
             if isinstance(how, list):
                 p = sum(_in_box(row, x, y, error) * (row["load"] in loads) for x, y, loads in how)
+            elif name in cut:
+                p = naive.mass(how[0], row["x"], row["y"], *error) * (row["load"] in how[1])
             elif name == "near":
                 p = naive.disc_mass(row["x"] - a, row["y"] - b, how, *error)
             else:
@@ -144,6 +156,11 @@ def test_normal_rows_have_exact_probabilities(seed: int, least: float, value: ap
             if (p := p * row["real"]) >= least - 1e-9:
                 expected[name, row["key"]] = p
     _same(_found(ap.match_queries(stream, queries, probability=least)), expected, least)
+
+
+def _area(shape: Any) -> Any:
+    """What of a shape has an area."""
+    return shapely.MultiPolygon([part for part in shapely.get_parts(shape) if part.area > 0.0])
 
 
 def _in_box(row: dict[str, Any], x: tuple[float, float], y: tuple[float, float], error: Any) -> float:
@@ -227,6 +244,11 @@ def test_positions_have_the_mass_of_their_tangent_plane(lon: float) -> None:
     ].to_pylist()
     high = min(180.0, lon + 1.0)
     assert q == pytest.approx(0.5 * (ndtr((high - lon) / across) - ndtr(-0.0003 / across)), abs=1e-9)
+    both = queries.append_column("condition", pa.array([text]))
+    part = around & shapely.box(lon - 0.0003, 48.0, high, 90.0)
+    for value, own in ((stream, (across, along)), (ellipse, error)):
+        (p,) = ap.match_queries(value, both, probability=0.01)["probability"].to_pylist()
+        assert p == pytest.approx(naive.mass(part, lon, 48.0, *own), abs=1e-9)
 
 
 def test_a_function_may_stand_anywhere_in_a_condition() -> None:
@@ -314,6 +336,8 @@ def test_regions_end_by_until_and_are_explained() -> None:
     assert (told["region"], told["probability"]) == ({"edges": 4, "box": [0.0, 0.0, 3.0, 3.0]}, "exact")
     told = by_hand.explain_query("b")
     assert (told["region"]["radius"], told["probability"]) == (9.0, "by points")
+    by_hand.change(pa.table({"query": ["c"], "region": [SQUARE], "condition": ["x > -1"]}))
+    assert by_hand.explain_query("c")["probability"] == "exact"
 
 
 def test_moving_fences_are_forgotten() -> None:

@@ -12,6 +12,7 @@ from appulse.kernels.gaussian import interval_masses
 from appulse.kernels.near_regions import Readings
 from appulse.kernels.normal_boxes import box_masses
 from appulse.model.positions import centred
+from appulse.queries.clipping import clipped
 from appulse.queries.keys import doubles_of
 from appulse.queries.places import PLACE_X, PLACE_Y, mass
 from appulse.queries.rows import Rows, WideRows
@@ -133,7 +134,10 @@ def match_normals(queries: QuerySet, rows: Normals, threshold: float | None) -> 
         if copied and i == _LONGITUDE:  # a region has its own bounds
             low[:, i] = np.where(region < 0, np.maximum(low[:, i], -180.0), low[:, i])
             high[:, i] = np.where(region < 0, np.minimum(high[:, i], 180.0), high[:, i])
+    tied, ranges = _tied(rows, met.rows, region, low, high)
     probability = rows.exists[met.rows] * _in_ranges(rows, met.rows, low, high)
+    probability[tied] *= _in_parts(queries, rows, met.rows[tied], region[tied], ranges)
+    region[tied] = -1
     asked = np.flatnonzero((region >= 0) & (probability > 0.0))
     if len(asked):
         at = met.rows[asked]
@@ -158,6 +162,42 @@ def _in_ranges(
         if np.isfinite(low[:, i]).any() or np.isfinite(high[:, i]).any():
             found *= interval_masses(low[:, i].copy(), high[:, i].copy(), rows.mean[at, i], rows.sigma[at, i])
     return found
+
+
+def _tied(
+    rows: Normals,
+    at: NDArray[np.int32],
+    region: NDArray[np.int64],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Pairs of a row with errors and a query that has a region and ranges of the same coordinates, and these ranges.
+
+    They are west, south, east and north; ``low`` and ``high`` lose them.
+    """
+    if not rows.at.shape[1]:
+        return np.empty(0, np.int64), np.empty((0, 4))
+    flat = [0, 1] if rows.earth is None else [1, 0]  # longitude comes second
+    ranges = np.hstack([low[:, flat], high[:, flat]])
+    tied = np.flatnonzero((region >= 0) & np.isfinite(ranges).any(axis=1) & np.isfinite(rows.scale[at, 0]))
+    for axis in flat:
+        low[tied, axis], high[tied, axis] = -np.inf, np.inf
+    return tied, ranges[tied]
+
+
+def _in_parts(
+    queries: QuerySet,
+    rows: Normals,
+    at: NDArray[np.int32],
+    region: NDArray[np.int64],
+    ranges: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """The probability that some rows lie in the part of a region that is within ranges, pair by pair."""
+    if not len(at):
+        return np.empty(0)
+    parts, which = np.unique(np.column_stack([region, ranges]), axis=0, return_inverse=True)
+    outlines = clipped(queries.regions.arrays, parts[:, 0].astype(np.int64), parts[:, 1:3], parts[:, 3:])
+    return mass(outlines, which.reshape(-1), rows.at[at], rows.scale[at], rows.spread[at], rows.earth)
 
 
 def _in_regions(queries: QuerySet, rows: Normals, threshold: float | None) -> Found | None:

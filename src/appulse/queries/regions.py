@@ -145,6 +145,15 @@ class QueryRegions:
         """The numbers of the regions of queries; -1 where there is none."""
         return self._of_slot[slots] if self._size else np.full(len(slots), -1)
 
+    def discs(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Whether the regions of queries are discs."""
+        number = self.of(slots)
+        found = np.zeros(len(number), bool)
+        there = np.flatnonzero(number >= 0)
+        if len(there):
+            found[there] = ~np.isnan(self.arrays.radius[number[there]])
+        return found
+
     def bounds(self, slots: NDArray[np.int32]) -> dict[str, Range]:
         """The bounds of queries that have regions along the axes of places."""
         at = self.of(slots)
