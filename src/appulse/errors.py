@@ -199,10 +199,10 @@ class SwappedPlaces(UserWarning):
     """
 
 
-def warn_swapped(rows: int, would: int) -> None:
-    """Warn that ``would`` of the last rows lie in a region if latitude and longitude are swapped, and none else."""
+def warn_swapped(would: int) -> None:
+    """Warn that ``would`` of the first rows lie in a region if latitude and longitude are swapped, and none else."""
     warnings.warn(
-        f"None of the first {rows:,} rows lies in a region, and {would:,} would with latitude and longitude swapped. "
+        f"None of the first rows lies in a region, and {would:,} would with latitude and longitude swapped. "
         "Check ap.Position(lat, lon), and that coordinates of regions are longitude, latitude.",
         SwappedPlaces,
         stacklevel=4,

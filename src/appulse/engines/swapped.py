@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,10 +24,10 @@ _FAR, _POLE = 1.0, 90.0
 
 
 class Swapped:
-    """Looks at the first rows of a call, and warns at most once."""
+    """Looks at the first rows of a call, and has something to report at most once."""
 
     def __init__(self) -> None:
-        self._looked_at = 0
+        self._looked_at, self._would = 0, 0
 
     @property
     def done(self) -> bool:
@@ -44,5 +45,20 @@ class Swapped:
             return
         other = at[(np.abs(at[:, 0]) <= _POLE) & (np.abs(at[:, 0] - at[:, 1]) >= _FAR)][:, ::-1]
         if len(other) and (would := len(np.unique(covering(other)))):
-            warn_swapped(self._looked_at, would)
-            self._looked_at = _ENOUGH
+            self._looked_at, self._would = _ENOUGH, would
+
+    def taken(self) -> int:
+        """How many rows would lie in a region, where none does; reported once."""
+        would, self._would = self._would, 0
+        return would
+
+    def warn(self) -> None:
+        """Report it as a warning."""
+        if would := self.taken():
+            warn_swapped(would)
+
+
+@lru_cache(maxsize=8)
+def swapped_of(fingerprint: str) -> Swapped:  # noqa: ARG001 - the key of the cache
+    """What a worker process looks with for all of its buckets of a call: those are made anew with every snapshot."""
+    return Swapped()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from appulse.engines.fences.call import EVENTS, resolve_fences
 from appulse.engines.queries.call import CONDITION, UNTIL
+from appulse.engines.swapped import Swapped
 from appulse.engines.thresholds import within_tolerance
 from appulse.errors import BadArgument
 from appulse.model.covariance import flat_part, whitening
@@ -17,6 +19,7 @@ from appulse.model.regions import most_inside
 from appulse.model.times import duration
 from appulse.operators.fence_advice import advise
 from appulse.operators.numbering import in_canonical_order
+from appulse.queries.regions import covered_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,6 +75,10 @@ def advice_table(
     if not len(rows):
         raise BadArgument("The sample has no good row, so it has no errors to go by. Give some minutes of the stream.")
     regions, earth = call.fences.get().regions, call.plan.earth
+    if earth is not None and rows.degrees is not None:
+        swapped = Swapped()
+        swapped.look(rows.degrees, partial(covered_rows, regions, earth=earth))
+        swapped.warn()
     exact = [(within_tolerance(high), within_tolerance(low)) for high, low in choices]
     expected = advise(in_canonical_order(rows), regions, earth, exact, duration(tolerance, "tolerance"), draws, seed)
     sharp = whitening(flat_part(rows.spread))

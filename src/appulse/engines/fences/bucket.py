@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from appulse.engines.encounters.bucket import packed_state, unpacked_state
 from appulse.engines.fences.call import FenceCall, fence_table
+from appulse.engines.fences.looking import LookingBucket
 from appulse.engines.fences.terms import judged
-from appulse.engines.waiting import WaitingBucket
 from appulse.model.batch import field_names
 from appulse.model.codec import from_columns, pack_columns, unpack_columns
 from appulse.model.objects import Objects
@@ -33,7 +33,7 @@ _WORD = "visits"
 _LEGS, _PENDING = b"l", "pending0"
 
 
-class FenceBucket(WaitingBucket):
+class FenceBucket(LookingBucket):
     """The state of some things."""
 
     call: FenceCall

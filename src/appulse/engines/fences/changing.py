@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.fences.call import check_fences, fence_table, never_entered
+from appulse.engines.fences.looking import LookingBucket
 from appulse.engines.fences.terms import check_terms, judged, terms_of
 from appulse.engines.multi_queries.bucket import CHANGES
 from appulse.engines.queries.call import ADD, CHANGE, REMOVE, changes_of, refused_queries, unknown_change
 from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.tables import packed, unpacked
-from appulse.engines.waiting import WaitingBucket
 from appulse.engines.withdrawing import WAITING
 from appulse.model import defects as why
 from appulse.model.batch import field_names
@@ -174,7 +174,7 @@ def _kept(version: FenceVersion, table: pa.Table, call: FenceCall) -> tuple[Fenc
     return _KEPT[key]
 
 
-class ChangingFenceBucket(WaitingBucket):
+class ChangingFenceBucket(LookingBucket):
     """The state of some things. Of several buckets with the same changes, one ``reports`` what cannot be used."""
 
     call: FenceCall

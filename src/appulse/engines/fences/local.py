@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
@@ -16,7 +15,6 @@ from appulse.engines.swapped import Swapped
 from appulse.errors import BadArgument
 from appulse.model import defects as why
 from appulse.model.objects import Objects
-from appulse.queries.regions import covered_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,18 +33,13 @@ class LocalFences(Local[Objects]):
         """``fences`` are those that the call has read, where they may change."""
         super().__init__(FenceBucket(call))
         self._fences = fences
-        self._swapped = Swapped()
+        self.bucket.swapped = Swapped()
         if len(call.refused_fences):
             self._rejects.append(call.refused_fences)
 
     def _admit(self, tables: Mapping[str, pa.Table]) -> None:
         super()._admit(tables)
-        earth, regions = self.bucket.call.plan.earth, self.bucket.regions
-        if earth is None or self._swapped.done or not len(regions.arrays.radius):
-            return
-        for _, rows in self.bucket.came:
-            if rows.degrees is not None:
-                self._swapped.look(rows.degrees, partial(covered_rows, regions, earth=earth))
+        self.bucket.swapped.warn()
 
     def change(self, table: pa.Table) -> None:
         """Add, move and remove fences: the changes count for readings that are pushed from now on."""
@@ -73,5 +66,6 @@ class LocalFences(Local[Objects]):
         if call.fences.get().names.null_count:
             raise BadArgument("Some fence has no name (query is null), so it cannot change. Name all of them.")
         bucket = ChangingFenceBucket(call)
+        bucket.swapped = before.swapped
         bucket.follow(before)
         return bucket

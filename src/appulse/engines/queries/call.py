@@ -233,7 +233,7 @@ class LocalQueries:
         self.queries = call.query_set()
         self._selected: dict[str | None, tuple[str, ...]] = {None: ()}
         self._rejects: list[pa.Table] = []
-        self._swapped = Swapped()
+        self.swapped = Swapped()
 
     def change(self, table: pa.Table) -> pa.Table:
         """Add and remove queries, in order; they count from the next push on. The changes that can be used.
@@ -267,6 +267,7 @@ class LocalQueries:
     def push(self, table: pa.Table) -> pa.Table:
         """The queries that rows satisfy."""
         answers, rejects = self.judge(as_known(table, self.call), Output(self.call.max_output))
+        self.swapped.warn()
         self._keep(rejects)
         self._keep(self.failed())
         return answers
@@ -291,12 +292,12 @@ class LocalQueries:
         return pa.concat_tables(answers), pa.concat_tables(rejects)
 
     def _doubt(self, rows: ValidRows) -> None:
-        """Warn at the first rows where latitude and longitude look swapped."""
+        """Look at the first rows, whether latitude and longitude are swapped."""
         regions = self.queries.regions
-        if regions and not self._swapped.done:
+        if regions and not self.swapped.done:
             at = given_degrees(rows.table, self.call.encoding.held_as)
             if at is not None:
-                self._swapped.look(at, lambda some: regions.covering(some).row)
+                self.swapped.look(at, lambda some: regions.covering(some).row)
 
     def failed(self) -> pa.Table:
         """Queries removed since the last call because they could not be evaluated over rows, as rejects."""

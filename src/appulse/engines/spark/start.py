@@ -22,7 +22,7 @@ from appulse.engines.spark.plans import observed_now
 from appulse.engines.spark.results import SparkResult, own_result
 from appulse.engines.spark.sinks import Sink, sink_of
 from appulse.engines.spark.tagged import ANSWER, LEVELS, METRICS, REJECT, select_tag
-from appulse.errors import BadArgument, StateLimit, warn_late
+from appulse.errors import BadArgument, StateLimit, warn_late, warn_swapped
 from appulse.model.times import shown_time
 
 if TYPE_CHECKING:
@@ -234,6 +234,7 @@ def _batch_writer(
                     alert(select_tag(batch, ANSWER), number)
             place.saw(metrics()["newest"])
             _warn_late(result, metrics())
+            _warn_swapped(metrics())
             if judge is not None:
                 _tell(query(), number, metrics())
             if rejects is not None and (metrics()["rejected"] or (before and metrics()[_BEFORE]) or number == 0):
@@ -277,6 +278,12 @@ def _warn_late(result: SparkResult, metrics: Counter[str]) -> None:
     if rows >= FEWEST_ROWS and 2 * late > rows:
         newest = shown_time(metrics["newest"], result.call.time_type, "s")
         warn_late(late, rows, f"Spark's watermark is past them: a row that is held has the time {newest}.")
+
+
+def _warn_swapped(metrics: Counter[str]) -> None:
+    """Warn if latitude and longitude look swapped to some worker, and no other one found a row in a region."""
+    if metrics["swapped"] and not metrics["answers"]:
+        warn_swapped(metrics["swapped"])
 
 
 def _observed(result: SparkResult, query: str) -> Counter[str]:

@@ -48,6 +48,7 @@ METRICS = (
     "capped",
     "withdrawn",
     "not_held",
+    "swapped",
     "queries",
     "query_version",
     "state_rows",

@@ -219,6 +219,7 @@ def _matcher(
         engine, output = standing(call, changes), Output(call.max_output)
         for table in gathered(batches):
             found, _ = _judged(engine, table, output)
+            engine.swapped.warn()
             for failed in engine.failed().to_pylist():  # the rejects of a batch are known without its answers
                 warnings.warn(f"A query was removed: {failed['values']}: {failed['detail']}", stacklevel=2)
             yield from found.cast(arrow).to_batches()
@@ -249,6 +250,7 @@ def _tagged_matcher(
                 "answers": len(found),
                 "queries": len(engine.queries),
                 "query_version": version,
+                "swapped": engine.swapped.taken(),
                 "state_rows": len(engine.queries),
                 "state_bytes": engine.queries.nbytes,
                 "seconds": time.perf_counter() - begun,
