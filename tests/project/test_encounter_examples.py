@@ -33,6 +33,16 @@ def test_alarms_of_aircraft_fall_with_the_threshold(tmp_path: Path) -> None:
 
 
 @pytest.mark.data
+def test_crossings_find_most_sectors_that_sparse_reports_miss() -> None:
+    said = _said("sectors.py")
+    passed, known, crossed, right = (
+        int(n.replace(",", "")) for n in re.findall(r"([\d,]+) (?:pairs|of them|more|by all)", said)
+    )
+    assert right > 0.9 * crossed
+    assert right > 0.7 * (passed - known)
+
+
+@pytest.mark.data
 def test_ships_under_way_meet_in_three_ways(tmp_path: Path) -> None:
     said = _said("ships.py", tmp_path / "encounters.png")
     counts = {kind: int(count) for kind, count in re.findall(r"  ([a-z-]+) +(\d+), closest", said)}
