@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -113,6 +114,20 @@ def test_many_rejects_are_not_all_told(files: Path) -> None:
     told = call("many.sql", "rows.csv", "--rejects", "rejects.csv")
     assert "... and 6 more.\n" in told.stderr
     assert len(csv.read_csv(files / "rejects.csv")) == 16
+
+
+def test_regions_of_geoparquet_have_its_edges_and_any_name(files: Path) -> None:
+    """Great circles from 50 and 40 degrees north bend to the pole."""
+    shape = "POLYGON ((0 50, 60 50, 60 40, 0 40, 0 50))"
+    (files / "places.csv").write_text("van,time,lat,lon\nA,1,52,30\nB,2,41,30\n")
+    asked = ("places.csv", "--query", "zone", "--position", "lat,lon", "--key", "van", "--json")
+    for edges, inside in (("spherical", "A"), ("planar", "B")):
+        geo = {"geo": json.dumps({"columns": {"geometry": {"edges": edges}}})}
+        table = pa.table({"zone": ["north"], "geometry": [shape]}).replace_schema_metadata(geo)
+        parquet.write_table(table, files / "zones.parquet")
+        (line,) = call("zones.parquet", *asked).stdout.splitlines()
+        assert json.loads(line)["key"] == inside
+    assert "no column 'zon'. Did you mean 'zone'?" in call("zones.parquet", *asked, "--query", "zon").stderr
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ def match(
     ],
     rows: Annotated[Path, typer.Argument(help="CSV or Parquet.", show_default=False)],
     *,
+    query: Annotated[str, typer.Option(help="The column or property that names a query.")] = "query",
     key: Annotated[str, typer.Option(help="The column that names a row.")] = "key",
     time: Annotated[str, typer.Option(help="The column of its time.")] = "time",
     value: Annotated[
@@ -82,7 +83,7 @@ def match(
         for file in (out, rejects):
             if file is not None:
                 ending_of(file, TABLES)
-        asked, given = read_queries(queries), read_table(rows)
+        asked, given = read_queries(queries, query), read_table(rows)
         model = _model(given, value, position, sigma, (key, time, existence))
         stream = Stream(given, key=key, time=time, value=model, existence=existence, name="rows")
         answers = api.match_queries(stream, asked, probability=probability, options=Options(max_output=max_output))

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import pyarrow as pa
 from pydantic import BeforeValidator, Field, model_validator
 
-from appulse.errors import BadArgument, JobError
+from appulse.errors import BadArgument, JobError, nearest
 from appulse.jobs.fields import Number, Place, Table, Text
 from appulse.jobs.regions import GEOJSON, GEOMETRY, TABLES, ending_of, read_fences, read_table
 from appulse.jobs.sources import DataTable
 from appulse.jobs.windows import WindowTable, as_window
-from appulse.model.regions import REGION
+from appulse.model.regions import QUERY, REGION
 from appulse.windows.definitions import CountWindow, TimeWindow
 
 if TYPE_CHECKING:
@@ -81,15 +81,22 @@ class QueriesTable(Table):
         }
 
 
-def read_queries(file: Path) -> pa.Table:
-    """The queries of a .sql, .csv, .parquet or .geojson file."""
+def read_queries(file: Path, name: str = QUERY) -> pa.Table:
+    """The queries of a .sql, .csv, .parquet or .geojson file; ``name`` is the column or property that names them."""
     ending = ending_of(file, (*TABLES, *GEOJSON, ".sql"))
     if ending in GEOJSON:
-        return read_fences(file)
+        return read_fences(file, name)
     if ending != ".sql":
         table = read_table(file, ("condition", "select", "change", REGION))
         known = table.column_names
-        return table.rename_columns([REGION if one == GEOMETRY and REGION not in known else one for one in known])
+        if name not in known and name != QUERY:
+            raise BadArgument(f"{file} has no column {name!r}.{nearest(name, known)}")
+        if name != QUERY and QUERY in known:
+            raise BadArgument(f"{file} has a column {QUERY!r} beside {name!r}. Leave --query out, or that column.")
+        renamed = {name: QUERY} | ({} if REGION in known else {GEOMETRY: REGION})
+        # Arrow forgets the metadata as it renames, and those of GeoParquet say what edges are.
+        renaming = table.rename_columns([renamed.get(one, one) for one in known])
+        return renaming.replace_schema_metadata(table.schema.metadata)
     try:
         found = list(conditions(file.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError) as error:
