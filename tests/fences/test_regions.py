@@ -284,6 +284,12 @@ def test_edges_of_geography_are_great_circles() -> None:
         assert kernels.covers(arrays, 0, 45.0, top - 1e-6)
         assert not kernels.covers(arrays, 0, 45.0, top + 1e-6)
     assert geometries_of(pa.table({"region": [shape.wkb]})) == [shape.wkb]
+    # As Spark has it: GEOGRAPHY, and GEOMETRY with edges that are straight.
+    for name, curved in (("geography", True), ("geometry", False)):
+        wkb = pa.field("wkb", pa.binary(), nullable=False, metadata={name: "true"})
+        own = pa.struct([pa.field("srid", pa.int32(), nullable=False), wkb])
+        (read,) = geometries_of(pa.table({"region": pa.array([{"srid": 4326, "wkb": shape.wkb}], own)}))
+        assert kernels.covers(regions_of([read], [None], WGS84).arrays, 0, 45.0, top - 1e-6) is curved
 
 
 def test_a_region_may_have_many_corners() -> None:

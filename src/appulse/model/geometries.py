@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from appulse.errors import BadArgument
 from appulse.model.positions import centred, degrees_around
@@ -15,7 +16,6 @@ from appulse.model.positions import centred, degrees_around
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from appulse.kernels.geodesic import Earth
@@ -197,7 +197,7 @@ def cut(shapely: Any, shapes: NDArray[Any]) -> NDArray[Any]:
 def geometries_of(table: pa.Table) -> list[Any]:
     """The geometries of a table of regions; edges that are great circles follow these by many short ones.
 
-    They are where the column says so, as GeoArrow, or the table, as GeoParquet.
+    They are where the column says so, as GeoArrow or GEOGRAPHY of Spark, or the table, as GeoParquet.
     """
     given: list[Any] = table[REGION].to_pylist()
     if not _by_great_circles(table):
@@ -211,7 +211,10 @@ def geometries_of(table: pa.Table) -> list[Any]:
 
 
 def _by_great_circles(table: pa.Table) -> bool:
-    own = table.schema.field(REGION).metadata or {}
+    field = table.schema.field(REGION)
+    if pa.types.is_struct(field.type) and any(b"geography" in (part.metadata or {}) for part in field.type):
+        return True
+    own = field.metadata or {}
     whole = table.schema.metadata or {}
     try:
         arrow = json.loads(own.get(b"ARROW:extension:metadata") or b"{}")
