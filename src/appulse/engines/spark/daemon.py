@@ -6,26 +6,30 @@ of processor time a worker, several workers a core, at every start of a session.
 
 Kernels are loaded here where `appulse.engines.warm` has compiled them. Elsewhere that would take minutes, in which
 Spark gets no worker; there each worker compiles what its job needs, and keeps it on disk.
+
+Spark puts archives of the sources of PySpark and Py4J in front of all that its processes import from, and Python
+compiles such sources in each process. They are left out where the same versions lie beside appulse, compiled.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-from contextlib import contextmanager
+import sys
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
-
-from pyspark.daemon import manager
-
-import appulse.engines.spark.join.call
-import appulse.engines.spark.processor  # noqa: F401 - loaded for the workers to be
-from appulse.engines.warm import is_compiled, warm
+from zipimport import ZipImportError, zipimporter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_PACKAGES = Path(__file__).parents[3]
 _LOOK_EVERY = 0.5  # seconds
+#: What workers import for their first tasks, loaded before they are forked.
+NEEDED = ("appulse.engines.spark.join.call", "appulse.engines.spark.processor", "pyspark.worker")
 
 
 @contextmanager
@@ -47,8 +51,27 @@ def ending_with_parent() -> Iterator[None]:
         watching.join()  # workers are forked from a process of one thread
 
 
-if __name__ == "__main__":
+def leave_out_sources(beside: Path) -> None:
+    """Take archives of PySpark and Py4J from the path whose version is in the folder ``beside``, too."""
+    for place in [place for place in sys.path if place.endswith(".zip")]:
+        for package in ("pyspark", "py4j"):
+            version = f"{package}/version.py"
+            with suppress(OSError, ZipImportError):
+                if zipimporter(place).get_data(version) == (beside / version).read_bytes():
+                    sys.path.remove(place)
+                    sys.path_importer_cache.pop(place, None)
+
+
+def main() -> None:
+    """Load what workers need, and fork them as Spark asks."""
+    leave_out_sources(_PACKAGES)
     with ending_with_parent():
+        for name in NEEDED:
+            import_module(name)
+        from pyspark.daemon import manager
+
+        from appulse.engines.warm import is_compiled, warm
+
         if is_compiled():
             warm()
     # Spark collects garbage after each task of a worker. Over all that is loaded here that takes a tenth of a second,
@@ -56,3 +79,7 @@ if __name__ == "__main__":
     gc.collect()
     gc.freeze()
     manager()
+
+
+if __name__ == "__main__":
+    main()
