@@ -15,7 +15,7 @@ import appulse as ap
 from appulse.imputation import arrays
 from appulse.imputation.imputer import read, stored
 from appulse.imputation.storage import file_of, numbers_in, write_file
-from appulse.imputation.versions import SavedImputer, chosen
+from appulse.imputation.versions import SavedImputer, chosen, mapped
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -156,3 +156,16 @@ def test_a_batch_keeps_the_version_it_had_first(tmp_path: Path) -> None:
     assert chosen(tmp_path, "q", 1000) == 2
     assert sorted(file.name for file in (tmp_path / "used" / "q").iterdir()) == ["1", "1000"]
     assert numbers_in(tmp_path) == [1, 2]
+
+
+def test_a_worker_that_does_not_see_the_folder_says_so_and_makes_none(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    ap.DependencyImputer(rows(0, 20), RULES).save(seen)
+    fill = ap.SavedImputer(seen).bind("abc")
+    elsewhere = seen.rename(tmp_path / "elsewhere")
+    mapped.cache_clear()
+    for asked in (lambda: chosen(seen, "query", 3), lambda: fill.boxes(np.zeros((1, 3)))):
+        with pytest.raises(ap.StorageError, match=r"nothing in \S+/seen, the folder of a SavedImputer"):
+            asked()
+    assert not seen.exists()
+    assert elsewhere.exists()

@@ -5,9 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 from appulse.arguments import Attributes, Folder, checked
+from appulse.errors import StorageError
 from appulse.imputation import arrays
 from appulse.imputation.imputer import DependencyImputer, read
 from appulse.imputation.storage import file_of, newest_in
@@ -95,6 +97,7 @@ class VersionedFill:
 @lru_cache(maxsize=16)
 def mapped(path: Path) -> DependencyImputer:
     """The imputer in a file, once for this process; the file is known to be whole, for it was written at one go."""
+    _check_shared(path.parent)
     return read(path, check=False)
 
 
@@ -102,8 +105,18 @@ def chosen(folder: Path, query: str, batch: int) -> int:
     """The version that a micro-batch of a query takes: the newest when it was first asked for, ever after the same."""
     note = folder / "used" / query / str(batch)
     if not note.exists():
+        _check_shared(folder)
         note.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError), arrays.published(note) as file:  # whoever is first decides for all tasks
             file.write(str(newest_in(folder)).encode())
         (note.parent / str(batch - _KEPT)).unlink(missing_ok=True)
     return int(note.read_bytes())
+
+
+def _check_shared(folder: Path) -> None:
+    if not any(folder.glob("*")):
+        raise StorageError(
+            f"On {gethostname()} there is nothing in {folder}, the folder of a SavedImputer. Put it on a disk that the "
+            "driver and all workers share, under the same path, or give the DependencyImputer itself, which goes along "
+            "with the query."
+        )
