@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import appulse
+from appulse.cli.compact import compact
 from appulse.cli.demo import demo
 from appulse.cli.discover import discover
 from appulse.cli.doctor import doctor
@@ -48,7 +49,8 @@ EXAMPLES = {
     report: ("appulse report out/cabs/pairs", "appulse report out/fences --out page.html --title Harbour"),
     demo: ("appulse demo", "appulse demo aircraft"),
     doctor: ("appulse doctor", "appulse doctor --deep --json"),
-    pack: ("appulse pack appulse.zip",),
+    pack: ("appulse pack appulse.tar.gz",),
+    compact: ("appulse compact pairs", "appulse compact pairs --size 256 --json"),
     warm: ("appulse warm",),
 }
 
@@ -60,7 +62,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (run, serve, validate, plan, top, explain, match, discover, report, demo, doctor, pack, warm):
+for command in (run, serve, validate, plan, top, explain, match, discover, report, demo, doctor, pack, compact, warm):
     shown = ["Examples:", *EXAMPLES[command]] if command in EXAMPLES else []
     app.command(epilog="\n\n".join(shown) or None)(command)
 

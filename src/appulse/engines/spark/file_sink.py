@@ -89,8 +89,16 @@ class FileSink:
             return (folder.read(self._manifest(number)) or "").split("\n")
         if known and max(known) < number:
             return []
-        named = (re.match(rf"batch-{self.query}-(\d+)-", name) for name in folder.names())
-        return [name.string for name in named if name and int(name[1]) >= number]
+        named = [re.match(rf"batch-{self.query}-(\d+)-(compacted-(\d+))?", name) for name in folder.names()]
+        later = [name for name in named if name and int(name[1]) >= number]
+        for name in later:
+            if name[3] and int(name[3]) < number:
+                raise StorageError(
+                    f"The checkpoint goes on from batch {number}, and {name.string} in {self.path} has batches from "
+                    "before and after in one file. Go on from the newest copy of the checkpoint, or with a new one in "
+                    "a new folder."
+                )
+        return [name.string for name in later]
 
     def _check(self, frame: DataFrame, folder: Folder, staging: str, number: int, rows: Callable[[], int]) -> None:
         """Raise where executors wrote to folders that the driver does not see.

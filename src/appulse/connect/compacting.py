@@ -1,0 +1,182 @@
+"""Many small Parquet files of a sink made into few large ones, also while its job runs.
+
+A merged file is written aside, with a journal of the files that it replaces. Then it is put in place, and they are
+removed. A run that broke off in between is finished by the next one. The latest batch of each query is left alone: an
+attempt after a crash replaces its files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from appulse.errors import BadArgument, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Compacted", "compact"]
+
+_STAGING, _ASIDE, _LOCK = "_appulse_staging", "_appulse_compact", "lock"
+_MANIFEST = re.compile(r"batch-(?P<query>.+)-(?P<number>\d{10})\.files")
+_FILE = re.compile(r"batch-(?P<query>.+?)-(?P<last>\d{10})-(compacted-(?P<first>\d{10})|.*)\.parquet")
+_ROWS = 500_000  # of a row group, at least
+
+
+class Compacted(NamedTuple):
+    """What a run made of a folder: files that it merged, and files that hold their rows now."""
+
+    files: int
+    into: int
+    rows: int
+
+
+class _File(NamedTuple):
+    query: str
+    last: int
+    path: Path
+    first: int
+    size: int
+
+
+def compact(folder: Path, size: int) -> Compacted:
+    """Merge files of a sink's folder into files of at least ``size`` bytes, where there are enough of them."""
+    if not folder.is_dir():
+        raise BadArgument(f"{folder} is no folder of this machine. Name the folder of a Parquet sink.")
+    try:
+        with _alone(folder / _ASIDE) as aside:
+            _finish(folder, aside)
+            return _merged(folder, aside, size)
+    except (OSError, pa.ArrowException) as problem:
+        raise StorageError(f"{folder} could not be compacted: {problem}. No row is lost; run it again.") from problem
+
+
+@contextmanager
+def _alone(aside: Path) -> Iterator[Path]:
+    aside.mkdir(exist_ok=True)
+    with (aside / _LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as taken:
+            raise StorageError(f"Another process compacts {aside.parent}. Wait until it has ended.") from taken
+        yield aside
+
+
+def _finish(folder: Path, aside: Path) -> None:
+    """Do what a run that broke off had left to do, or undo what it had begun."""
+    for journal in aside.glob("*.files"):
+        _swap(folder, journal, place=False)
+    for begun in aside.glob("*.parquet"):
+        begun.unlink()
+
+
+def _merged(folder: Path, aside: Path, size: int) -> Compacted:
+    files = into = rows = 0
+    for group in _groups(_settled(folder), size):
+        name = f"batch-{group[0].query}-{group[-1].last:010d}-compacted-{group[0].first:010d}.parquet"
+        rows += _write([file.path for file in group], aside / name)
+        journal = aside / f"{name}.files"
+        _keep(journal, "\n".join(file.path.name for file in group if file.path.name != name))
+        _swap(folder, journal, place=True)
+        files, into = files + len(group), into + 1
+    return Compacted(files, into, rows)
+
+
+def _settled(folder: Path) -> list[_File]:
+    """Files of batches before the latest of their query, in the order of batches."""
+    manifests = [named for path in (folder / _STAGING).glob("*.files") if (named := _MANIFEST.fullmatch(path.name))]
+    latest: dict[str, int] = {}
+    for named in manifests:
+        number = int(named["number"])
+        latest[named["query"]] = min(number, latest.get(named["query"], number))
+    found = []
+    for entry in os.scandir(folder):
+        if (named := _FILE.fullmatch(entry.name)) and int(named["last"]) < latest.get(named["query"], 0):
+            last = int(named["last"])
+            first = last if named["first"] is None else int(named["first"])
+            found.append(_File(named["query"], last, Path(entry.path), first, entry.stat().st_size))
+    return sorted(found)
+
+
+def _groups(files: Sequence[_File], size: int) -> Iterator[list[_File]]:
+    """Files of one query and one schema that are merged into one; what is large enough already is not read again."""
+    small = [file for file in files if file.size < size]
+    for _, alike in groupby(small, key=_kind):
+        group: list[_File] = []
+        for file in alike:
+            group.append(file)
+            if sum(one.size for one in group) >= size:
+                yield group
+                group = []
+        if len(group) > 1:
+            yield group
+
+
+def _write(sources: Sequence[Path], out: Path) -> int:
+    """The rows of some files in one, batch by batch, safe on the disk; how many there are."""
+    schema = _read(sources[0]).schema
+    rows, held = 0, []
+    with pq.ParquetWriter(out, schema, use_deprecated_int96_timestamps=_has_int96(sources[0])) as writer:
+        for source in sources:
+            held.append(_read(source).cast(schema))
+            rows += held[-1].num_rows
+            if sum(table.num_rows for table in held) >= _ROWS or source is sources[-1]:
+                writer.write_table(pa.concat_tables(held))
+                held = []
+    if (found := pq.read_metadata(out).num_rows) != rows:
+        raise StorageError(f"{out} has {found:,} of {rows:,} rows. The files that it was made of are in place.")
+    _sync(out)
+    return rows
+
+
+def _read(source: Path) -> pa.Table:
+    """All rows; times in microseconds, which Spark knows, also where its files have them in 96 bits."""
+    return pq.read_table(source, partitioning=None, coerce_int96_timestamp_unit="us")
+
+
+def _has_int96(source: Path) -> bool:
+    columns = pq.read_metadata(source).schema
+    return any(columns.column(i).physical_type == "INT96" for i in range(len(columns)))
+
+
+def _kind(file: _File) -> tuple[str, pa.Schema, bool]:
+    """What files that become one have in common."""
+    return file.query, pq.read_schema(file.path).remove_metadata(), _has_int96(file.path)
+
+
+def _swap(folder: Path, journal: Path, *, place: bool) -> None:
+    """Put a merged file in place of those in its journal; without ``place`` only go on where that had begun."""
+    name = journal.name.removesuffix(".files")
+    if place:
+        (journal.parent / name).rename(folder / name)
+        _sync(folder)
+    if (folder / name).exists() and not (journal.parent / name).exists():
+        for other in journal.read_text().splitlines():
+            (folder / other).unlink(missing_ok=True)
+        _sync(folder)
+    journal.unlink()
+
+
+def _keep(file: Path, text: str) -> None:
+    """Write a file that is there whole, or not at all."""
+    fresh = file.with_suffix(".new")
+    fresh.write_text(text)
+    _sync(fresh)
+    fresh.rename(file)
+    _sync(file.parent)
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

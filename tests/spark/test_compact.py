@@ -1,0 +1,119 @@
+"""Files that were merged: the same rows, whatever broke off, and a job that goes on beside them."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+import pytest
+from typer.testing import CliRunner
+
+import appulse as ap
+from appulse.cli import app
+from appulse.connect import compacting
+from appulse.connect.compacting import Compacted, compact
+from appulse.engines.spark.file_sink import FileSink
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+_ALL = 10**9
+
+
+@pytest.fixture
+def folder(spark: SparkSession, tmp_path: Path) -> Path:
+    """Six batches of a query, two files each."""
+    for number in range(6):
+        write(spark, tmp_path / "pairs", number)
+    return tmp_path / "pairs"
+
+
+def batch(spark: SparkSession, number: int) -> DataFrame:
+    columns = ("id", "timestamp_seconds(id) AS t", "array(id / 7, null) AS a", "CAST(id AS STRING) AS s")
+    return spark.range(number * 10, number * 10 + 10, numPartitions=2).selectExpr(*columns)
+
+
+def write(spark: SparkSession, folder: Path, number: int, sink: FileSink | None = None) -> None:
+    rows = batch(spark, number)
+    (sink or FileSink("parquet", {}, str(folder), "q")).write(rows, number, lambda: True, rows.count)
+
+
+def ids(folder: Path) -> list[int]:
+    return sorted(ds.dataset(folder, format="parquet").to_table(columns=["id"])["id"].to_pylist())
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.parquet"))
+
+
+def test_rows_are_the_same_and_the_job_goes_on(spark: SparkSession, folder: Path) -> None:
+    before = spark.read.parquet(str(folder))
+    rows, schema = sorted(before.collect()), before.schema
+    assert compact(folder, _ALL) == Compacted(10, 1, 50)
+    assert files(folder)[0] == "batch-q-0000000004-compacted-0000000000.parquet"
+    assert len(files(folder)) == 3  # those of the latest batch are left alone
+    after = spark.read.parquet(str(folder))
+    assert (sorted(after.collect()), after.schema) == (rows, schema)
+    write(spark, folder, 5)  # again, after a crash
+    write(spark, folder, 6)
+    assert ids(folder) == list(range(70))
+    told = CliRunner().invoke(app, ["compact", str(folder), "--json"])
+    assert json.loads(told.stdout) == {"files": 3, "into": 1, "rows": 60}
+    assert ids(folder) == list(range(70))
+
+
+def test_files_that_are_large_enough_are_left(folder: Path) -> None:
+    assert compact(folder, 1) == Compacted(0, 0, 0)
+    size = max(path.stat().st_size for path in folder.glob("*.parquet"))
+    assert compact(folder, size + 1).into > 2
+    assert ids(folder) == list(range(60))
+
+
+def test_whatever_broke_off_is_finished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        pass
+
+    sync = compacting._sync
+    for step in count():
+        left = iter(range(step))
+
+        def breaks(path: Any, left: Any = left) -> None:
+            if next(left, None) is None:
+                raise Killed
+            sync(path)
+
+        monkeypatch.setattr(compacting, "_sync", breaks)
+        try:
+            compact(folder, _ALL)
+        except Killed:
+            assert sorted(set(ids(folder))) == list(range(60))  # none is lost at any time
+        else:
+            break
+    assert step == 4  # written, noted, put in place, removed
+    monkeypatch.setattr(compacting, "_sync", sync)
+    compact(folder, _ALL)
+    assert ids(folder) == list(range(60))
+    assert [path.name for path in (folder / "_appulse_compact").iterdir()] == ["lock"]
+
+
+def test_a_restored_checkpoint_within_merged_batches_is_refused(spark: SparkSession, folder: Path) -> None:
+    compact(folder, _ALL)
+    with pytest.raises(ap.StorageError, match="goes on from batch 2, and batch-q-0000000004-compacted-0000000000"):
+        write(spark, folder, 2)
+    assert ids(folder) == list(range(60))
+    write(spark, folder, 0)
+    assert ids(folder) == list(range(10))
+
+
+def test_what_cannot_be_merged_says_so(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ap.BadArgument, match="no folder of this machine"):
+        compact(tmp_path / "none", _ALL)
+    with compacting._alone(folder / "_appulse_compact"), pytest.raises(ap.StorageError, match="Another process"):
+        compact(folder, _ALL)
+    next(folder.glob("batch-q-0000000001*")).write_bytes(b"no parquet")
+    with pytest.raises(ap.StorageError, match="could not be compacted"):
+        compact(folder, _ALL)
