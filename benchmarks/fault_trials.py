@@ -54,6 +54,7 @@ class Job:
 
     def __init__(self, folder: Path, command: Sequence[str]) -> None:
         folder.mkdir(exist_ok=True)
+        self.name = f"{folder.parent.name}/{folder.name}"
         self._folder = folder
         self._log = folder / "log"
         paths = os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])
@@ -163,7 +164,7 @@ def kill_driver(job: Job, random: Random) -> bool:
     else:
         reached = job.until(lambda: job.ran and job.writes) and job.pause(random.uniform(0.0, 0.2))
     if reached:
-        say(f"kill driver and JVM: {moment}, micro-batch {job.commits + 1}")
+        say(f"{job.name}: kill driver and JVM: {moment}, micro-batch {job.commits + 1}")
         job.kill()
     return reached
 
@@ -181,7 +182,7 @@ def kill_workers(job: Job, random: Random) -> bool:
     for process in killed:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    say(f"kill workers: {which}, micro-batch {job.commits + 1}")
+    say(f"{job.name}: kill workers: {which}, micro-batch {job.commits + 1}")
     return True
 
 
@@ -206,7 +207,7 @@ def run_to_end(live: Callable[[], Job], kills: list[str], acts: Mapping[str, Act
         job.until(lambda: False)
         failed += job.failed_tasks()
         if job.finished():
-            say(f"{job.commits + 1} micro-batches, {made} kills, {failed} tasks failed")
+            say(f"{job.name}: {job.commits + 1} micro-batches, {made} kills, {failed} tasks failed")
             return made
         if not hurt:
             raise RuntimeError(f"the job failed: {job.last_words()}")
@@ -271,7 +272,7 @@ def kill_server(job: Job, server: Server, random: Random) -> bool:
     before = job.commits
     if not (job.until(lambda: job.commits > before) and job.pause(random.uniform(0.0, 1.0))):
         return False
-    say(f"kill {type(server).__name__}: micro-batch {job.commits + 1}")
+    say(f"{job.name}: kill {type(server).__name__}: micro-batch {job.commits + 1}")
     server.kill()
     job.pause(random.uniform(0.5, 3.0))
     server.start()
