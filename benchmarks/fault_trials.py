@@ -31,6 +31,7 @@ from benchmarks.servers import (
     CONNECTOR,
     DELTA,
     DELTA_SETTINGS,
+    ICEBERG,
     POSTGRES_DRIVER,
     Broker,
     Postgres,
@@ -320,11 +321,12 @@ def trials(folder: Path, kinds: Sequence[str] | None, files: int) -> list[Trial]
                 found.append(_of_files(folder / kind, source, kind))
             except Unavailable as reason:
                 say(f"{kind}: left out, {reason}")
-    if kinds is None or "delta" in kinds:
-        try:
-            found.append(_of_delta(folder / "delta", source))
-        except Unavailable as reason:
-            say(f"delta: left out, {reason}")
+    for table, of_table in (("delta", _of_delta), ("iceberg", _of_iceberg)):
+        if kinds is None or table in kinds:
+            try:
+                found.append(of_table(folder / table, source))
+            except Unavailable as reason:
+                say(f"{table}: left out, {reason}")
     for sink in ("parquet", "kafka"):
         if kinds is None or f"topics-{sink}" in kinds:
             try:
@@ -391,6 +393,31 @@ def _of_delta(folder: Path, source: Path) -> Trial:
         return Job.of_files(source, place, "time", sink=("delta", {"path": str(place / "answers")}), settings=settings)
 
     return Trial("delta", "delta", folder, start, lambda place: delta_rows(place / "answers") + rejects_of(place))
+
+
+def _of_iceberg(folder: Path, source: Path) -> Trial:
+    if not pyspark.__version__.startswith("4.0"):
+        raise Unavailable(f"Iceberg has no release for Spark {pyspark.__version__}: make test-spark VERSION=4.0")
+    catalog = "spark.sql.catalog.lake"
+    settings = {
+        "spark.jars": ",".join(map(str, jars(ICEBERG))),
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.type": "hadoop",
+        f"{catalog}.warehouse": str(folder / "lake"),
+    }
+    folder.mkdir()
+
+    def start(place: Path) -> Job:
+        return Job.of_files(source, place, "time", sink=("iceberg", {"table": f"lake.{place.name}"}), settings=settings)
+
+    def rows(place: Path) -> Rows:
+        """By way of Spark, in a process of its own: which files count is in Avro."""
+        out = place / "copied.jsonl"
+        command = [sys.executable, "-m", "benchmarks.read_table", f"lake.{place.name}", str(out), json.dumps(settings)]
+        subprocess.run(command, check=True, capture_output=True, cwd=_ROOT)
+        return _counted("answers", map(json.loads, out.read_text().splitlines())) + rejects_of(place)
+
+    return Trial("iceberg", "iceberg", folder, start, rows)
 
 
 def delta_rows(table: Path) -> Rows:

@@ -43,6 +43,8 @@ DELTA_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
+#: For Spark 4.0 alone.
+ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",)
 _PATIENCE = 60.0  # seconds for a server to come up
 _LIMIT = 300.0  # seconds for Maven
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">

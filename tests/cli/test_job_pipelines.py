@@ -89,3 +89,11 @@ def test_brokers_and_tables_become_what_spark_takes(job: Path, monkeypatch: pyte
 def test_what_is_wrong_is_told_at_its_place(job: Path, old: str, new: str, told: str) -> None:
     job.write_text(JOB.replace(old, new, 1))
     assert any(str(problem).startswith(told) for problem in jobs.validate(job)), jobs.validate(job)
+
+
+def test_an_iceberg_table_is_named_by_its_catalog(job: Path) -> None:
+    rest = JOB.replace('format = "jdbc"\nurl = "jdbc:postgresql://host/base"\n', 'format = "iceberg"\n')
+    job.write_text(rest)
+    assert jobs.validate(job) == []
+    job.write_text(rest.replace('table = "pairs"', 'path = "pairs"'))
+    assert "sink.table: is missing, and has no default." in map(str, jobs.validate(job))

@@ -39,8 +39,8 @@ _KINDS = {str: "text", bool: "a truth value", int: "a number", float: "a number"
 # Tables that have one name in the file and several shapes, by their format.
 _ALERTS = ("WebhookTable", "TopicAlertTable")
 _SOURCES = ("SourceTable", "TopicsTable", "MqttTable", "ReplayTable")
-_VARIANTS = (*_SOURCES, "FilesSink", "TableSink", "TopicSink", *_ALERTS)
-_FURTHER = {"SourceTable": ("kafka", "mqtt", "replay"), "FilesSink": ("jdbc", "kafka")}
+_VARIANTS = (*_SOURCES, "FilesSink", "TableSink", "IcebergSink", "TopicSink", *_ALERTS)
+_FURTHER = {"SourceTable": ("kafka", "mqtt", "replay"), "FilesSink": ("iceberg", "jdbc", "kafka")}
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,22 @@ class TableSink(Table):
         return f"table {self.table}"
 
 
+class IcebergSink(Table):
+    """A table of a catalog, which the session's settings name."""
+
+    format: Literal["iceberg"]
+    table: Text
+    options: Settings = {}
+
+    def spark(self, _: Place) -> tuple[str, dict[str, Any]]:
+        """Format and options, as `appulse.start` takes them."""
+        return "iceberg", {**options_of(self.options), "table": self.table}
+
+    def shown(self, _: Place) -> str:
+        """Where rows go, in words."""
+        return f"table {self.table}"
+
+
 class TopicSink(Table):
     """A topic of Kafka; ``key`` is the column by which messages go."""
 
@@ -63,14 +79,17 @@ class TopicSink(Table):
         return f"topic {self.topic}"
 
 
+_KINDS = {"jdbc": "TableSink", "iceberg": "IcebergSink", "kafka": "TopicSink"}
+
+
 def _kind_of_sink(given: Any) -> str:
-    kind = format_of(given)
-    return "TableSink" if kind == "jdbc" else "TopicSink" if kind == "kafka" else "FilesSink"
+    return _KINDS.get(str(format_of(given)), "FilesSink")
 
 
 Sink = Annotated[
     Annotated[FilesSink, Tag("FilesSink")]
     | Annotated[TableSink, Tag("TableSink")]
+    | Annotated[IcebergSink, Tag("IcebergSink")]
     | Annotated[TopicSink, Tag("TopicSink")],
     Discriminator(_kind_of_sink),
 ]

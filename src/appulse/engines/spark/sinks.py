@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name of this mo
 from pyspark.sql import types as T  # noqa: N812
 
 from appulse.engines.spark.file_sink import FileSink
+from appulse.engines.spark.iceberg import IcebergSink
 from appulse.engines.spark.jdbc import known_driver, replace_rows
 from appulse.engines.spark.messages import encoded
 from appulse.errors import BadArgument
@@ -48,10 +49,8 @@ def sink_of(sink: Any, role: str, query: str) -> Sink:
         )
     kind, options = sink[0].lower(), dict(sink[1])
     if kind in _FILES:
-        path = options.pop("path", None)
-        if path is None:
-            raise BadArgument(f"{role}={sink!r} has no 'path'. Give one: ({kind!r}, {{'path': 'out/pairs'}}).")
-        return Sink(FileSink(kind, options, str(path), query).write, once=True)
+        path = _taken(options, "path", f"{role}={sink!r}", f"({kind!r}, {{'path': 'out/pairs'}})")
+        return Sink(FileSink(kind, options, path, query).write, once=True)
     if kind == "jdbc":
         if missing := sorted({"url", "dbtable"} - {name.lower() for name in options}):
             raise BadArgument(
@@ -63,12 +62,21 @@ def sink_of(sink: Any, role: str, query: str) -> Sink:
         return _asking(lambda frame, number: replace_rows(frame, options, query, number))
     if kind == "delta":
         return _asking(lambda frame, number: _delta(frame, {"txnAppId": f"appulse-{role}-{query}", **options}, number))
+    if kind == "iceberg":
+        table = _taken(options, "table", f"{role}={sink!r}", "('iceberg', {'table': 'lake.db.pairs'})")
+        return _asking(IcebergSink(table, options, f"{role}-{query}").write)
     if kind == "kafka":
         key = options.pop("key", None)
         return Sink(lambda frame, number, *_: _append(encoded(frame, query, number, key), kind, options), once=True)
     if kind == "noop":
         return Sink(lambda frame, *_: _append(frame, kind, options), once=True)
     return _asking(lambda frame, number: _append(_with_id(frame, kind, number), kind, options))
+
+
+def _taken(options: dict[str, Any], name: str, given: str, example: str) -> str:
+    if (value := options.pop(name, None)) is None:
+        raise BadArgument(f"{given} has no {name!r}. Give one: {example}.")
+    return str(value)
 
 
 def _asking(write: Callable[[DataFrame, int], object]) -> Sink:
