@@ -37,6 +37,7 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 #: What the JVM reports of classes that it cannot archive, and of an archive that does not fit, helps nobody.
 SILENT = ("-Xlog:cds*=off", "-Xlog:class+path=off")
 
+_WITHOUT_ARCHIVE = ("local", "spark://")  # masters to which the driver sends no archive of PySpark's sources
 _PATIENCE = 5.0  # seconds: a Java that failed has said all it had to say, unless a child of it lives on
 
 # What Spark's state workers print at each start of a query and the JVM at its own, whatever the log level.
@@ -119,7 +120,7 @@ def start_jvm(conf: SparkConf) -> JavaGateway:
     options = conf.get(JAVA_OPTIONS, "") or ""
     if "-XX:SharedArchiveFile" not in options:
         conf.set(JAVA_OPTIONS, f"{Archives.of(java).option} {options}".strip())
-    home = spark_home() if (conf.get("spark.master") or "").startswith("local") else None
+    home = spark_home() if (conf.get("spark.master") or "").startswith(_WITHOUT_ARCHIVE) else None
     last_words: deque[str] = deque(maxlen=5)
     read, write = os.pipe()
     listener = threading.Thread(target=_listen, args=(read, last_words), name="appulse-jvm-stderr", daemon=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Self
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from appulse.engines.results import names_of_metrics
-from appulse.engines.spark.tagged import LEVELS
+from appulse.engines.spark.tagged import LEVELS, WAITING
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
     from pyspark.sql import SparkSession
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
         QueryProgressEvent,
         QueryStartedEvent,
         QueryTerminatedEvent,
+        SourceProgress,
         StreamingQueryProgress,
     )
 
@@ -156,8 +159,29 @@ def _metrics(progress: StreamingQueryProgress) -> Metrics | None:
         "timestamp": progress.timestamp,
         "input_rows": progress.numInputRows,
         "batch_seconds": progress.batchDuration / 1000,
+        **_waiting(progress.sources),
         **{name: value for name, value in figures.items() if value is not None and name != "newest"},
     }
+
+
+def _waiting(sources: Iterable[SourceProgress]) -> Metrics:
+    """How many messages of Kafka are there that no micro-batch has taken; nothing where no source is of Kafka."""
+    behind = [_behind(source.endOffset, source.latestOffset) for source in sources]
+    known = [messages for messages in behind if messages is not None]
+    return {WAITING: sum(known)} if known else {}
+
+
+def _behind(taken: str, newest: str) -> int | None:
+    """Messages between two offsets of Kafka, by topic and partition in JSON; None of other sources."""
+    try:
+        there, known = json.loads(newest), json.loads(taken)
+        return sum(
+            int(offset) - int(known[topic].get(partition, 0))
+            for topic, partitions in there.items()
+            for partition, offset in partitions.items()
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
 
 
 def _plain(name: str, value: float | None) -> float | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from appulse.engines.spark.tagged import LEVELS
+from appulse.engines.spark.tagged import LEVELS, WAITING
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ __all__ = ["Page"]
 
 _HOST = "127.0.0.1"
 _LABELS = ("query_id", "name")
-_GAUGES = LEVELS | {"batch_id"}
+_GAUGES = LEVELS | {"batch_id", WAITING}
 
 
 class Page:

@@ -60,6 +60,8 @@ METRICS = (
 )
 #: Figures that stand after a micro-batch; all others happened in it.
 LEVELS = frozenset({"state_rows", "state_bytes", "repository", "queries", "query_version"})
+#: Messages that a source has and no micro-batch has taken: the lag.
+WAITING = "messages_waiting"
 
 #: What rows are: answers and rejects stand in columns of these names.
 ANSWER, REJECT = "answer", "reject"
