@@ -47,16 +47,17 @@ def batch_cost_with_many_files(folder: Path) -> Figures:
     places = {"empty": folder / "empty", "full": folder / "full"}
     for place in places.values():
         place.mkdir()
+    sinks = {name: FileSink("parquet", {}, str(place), "beef") for name, place in places.items()}
+    for sink in sinks.values():  # the first batch of a query looks for what was left behind
+        sink.write(frame, 0, lambda: True, lambda: 2000)
     for i in range(_FILES):
         (places["full"] / f"batch-feed-{i:010d}-part-00000.parquet").touch()
-    sinks = {name: FileSink("parquet", {}, str(place), "beef") for name, place in places.items()}
     seconds: dict[str, list[float]] = {name: [] for name in places}
-    for number in range(_BATCHES):
+    for number in range(1, _BATCHES):
         for name, sink in sinks.items():
             begun = time.perf_counter()
             sink.write(frame, number, lambda: True, lambda: 2000)
-            if number:  # the first looks for what was left behind
-                seconds[name].append(time.perf_counter() - begun)
+            seconds[name].append(time.perf_counter() - begun)
     frame.unpersist()
     cost = {name: median(several) for name, several in seconds.items()}
     say(f"a batch into an empty folder {cost['empty']:.3f} s, beside {_FILES:,} files {cost['full']:.3f} s")
