@@ -397,7 +397,7 @@ def _of_delta(folder: Path, source: Path) -> Trial:
 
 def _of_iceberg(folder: Path, source: Path) -> Trial:
     if not pyspark.__version__.startswith("4.0"):
-        raise Unavailable(f"Iceberg has no release for Spark {pyspark.__version__}: make test-spark VERSION=4.0")
+        raise Unavailable(f"no Iceberg was found for Spark {pyspark.__version__}: make test-spark VERSION=4.0")
     catalog = "spark.sql.catalog.lake"
     settings = {
         "spark.jars": ",".join(map(str, jars(ICEBERG))),

@@ -45,8 +45,8 @@ def test_workers_start_with_what_is_packed_and_no_archive_of_sources(tmp_path: P
     paths = [*map(str, sorted(spark.glob("*.zip"))), str(tmp_path / "there")]
     environment = {"PYTHONPATH": os.pathsep.join(paths), "PATH": os.environ["PATH"]}
     python = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info[1]}"
-    told = subprocess.run([python, "-c", STARTED], env=environment, capture_output=True, text=True, check=True)
-    assert told.stdout.split() == [str(tmp_path / "there" / "pyspark" / "__init__.py"), "False", "[]"]
+    ran = subprocess.run([python, "-c", STARTED], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == [str(tmp_path / "there" / "pyspark" / "__init__.py"), "False", "[]"]
 
 
 def test_sources_of_another_version_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

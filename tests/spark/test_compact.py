@@ -61,8 +61,8 @@ def test_rows_are_the_same_and_the_job_goes_on(spark: SparkSession, folder: Path
     write(spark, folder, 5)  # again, after a crash
     write(spark, folder, 6)
     assert ids(folder) == list(range(70))
-    told = CliRunner().invoke(app, ["compact", str(folder), "--json"])
-    assert json.loads(told.stdout) == {"files": 3, "into": 1, "rows": 60}
+    ran = CliRunner().invoke(app, ["compact", str(folder), "--json"])
+    assert json.loads(ran.stdout) == {"files": 3, "into": 1, "rows": 60}
     assert ids(folder) == list(range(70))
 
 

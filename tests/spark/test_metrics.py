@@ -146,7 +146,7 @@ def event(batch: int, figures: dict[str, float | None] | None, **more: Any) -> Q
     return QueryProgressEvent(StreamingQueryProgress.fromJson(told | more))
 
 
-def test_what_waits_in_kafka_is_told_and_nothing_of_other_sources() -> None:
+def test_what_waits_in_kafka_is_reported_and_nothing_of_other_sources() -> None:
     def source(taken: str, newest: str) -> dict[str, Any]:
         place = {"description": "", "startOffset": "null", "endOffset": taken, "latestOffset": newest}
         return place | {"numInputRows": 1, "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 1.0}
@@ -157,7 +157,7 @@ def test_what_waits_in_kafka_is_told_and_nothing_of_other_sources() -> None:
     topics = source('{"a": {"0": 3, "1": 4}}', '{"a": {"0": 13, "1": 4, "2": 5}}')
     for sources in ([topics, topics], [topics, source('{"logOffset":1}', '{"logOffset":2}')], [source("null", "null")]):
         listener.onQueryProgress(event(len(seen), figures, sources=sources))
-    assert [told.get("messages_waiting") for told in seen] == [30, 15, None]
+    assert [batch.get("messages_waiting") for batch in seen] == [30, 15, None]
 
 
 def test_state_goes_on_where_a_batch_without_rows_tells_none() -> None:

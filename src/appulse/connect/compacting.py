@@ -91,7 +91,10 @@ def _merged(folder: Path, aside: Path, size: int) -> Compacted:
 
 
 def _settled(folder: Path) -> list[_File]:
-    """Files of batches before the latest of their query, in the order of batches."""
+    """Files of batches before the latest of their query, in the order of batches.
+
+    Manifests are those of the latest batch that was written, and of one begun after it.
+    """
     manifests = [named for path in (folder / _STAGING).glob("*.files") if (named := _MANIFEST.fullmatch(path.name))]
     latest: dict[str, int] = {}
     for named in manifests:
@@ -109,28 +112,31 @@ def _settled(folder: Path) -> list[_File]:
 def _groups(files: Sequence[_File], size: int) -> Iterator[list[_File]]:
     """Files of one query and one schema that are merged into one; what is large enough already is not read again."""
     small = [file for file in files if file.size < size]
-    for _, alike in groupby(small, key=_kind):
+    for _, mergeable in groupby(small, key=_kind):
         group: list[_File] = []
-        for file in alike:
+        held = 0
+        for file in mergeable:
             group.append(file)
-            if sum(one.size for one in group) >= size:
+            held += file.size
+            if held >= size:
                 yield group
-                group = []
+                group, held = [], 0
         if len(group) > 1:
             yield group
 
 
 def _write(sources: Sequence[Path], out: Path) -> int:
     """The rows of some files in one, batch by batch, safe on the disk; how many there are."""
-    schema = _read(sources[0]).schema
-    rows, held = 0, []
-    with pq.ParquetWriter(out, schema, use_deprecated_int96_timestamps=_has_int96(sources[0])) as writer:
+    schema, int96 = _read(sources[0]).schema, _has_int96(pq.read_metadata(sources[0]).schema)
+    held: list[pa.Table] = []
+    rows = waiting = 0
+    with pq.ParquetWriter(out, schema, use_deprecated_int96_timestamps=int96) as writer:
         for source in sources:
             held.append(_read(source).cast(schema))
-            rows += held[-1].num_rows
-            if sum(table.num_rows for table in held) >= _ROWS or source is sources[-1]:
+            waiting += held[-1].num_rows
+            if waiting >= _ROWS or source is sources[-1]:
                 writer.write_table(pa.concat_tables(held))
-                held = []
+                rows, waiting, held = rows + waiting, 0, []
     if (found := pq.read_metadata(out).num_rows) != rows:
         raise StorageError(f"{out} has {found:,} of {rows:,} rows. The files that it was made of are in place.")
     _sync(out)
@@ -142,14 +148,14 @@ def _read(source: Path) -> pa.Table:
     return pq.read_table(source, partitioning=None, coerce_int96_timestamp_unit="us")
 
 
-def _has_int96(source: Path) -> bool:
-    columns = pq.read_metadata(source).schema
+def _has_int96(columns: pq.ParquetSchema) -> bool:
     return any(columns.column(i).physical_type == "INT96" for i in range(len(columns)))
 
 
 def _kind(file: _File) -> tuple[str, pa.Schema, bool]:
     """What files that become one have in common."""
-    return file.query, pq.read_schema(file.path).remove_metadata(), _has_int96(file.path)
+    columns = pq.read_metadata(file.path).schema
+    return file.query, columns.to_arrow_schema().remove_metadata(), _has_int96(columns)
 
 
 def _swap(folder: Path, journal: Path, *, place: bool) -> None:

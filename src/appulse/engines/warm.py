@@ -93,7 +93,7 @@ def warm() -> None:
 def compile_all() -> None:
     """The same by a process per core, where nothing is compiled yet; `is_compiled` is true from then on."""
     rows = small_table()
-    # Numba makes millions of objects that live on; looking for garbage among them takes a tenth of the time.
+    # Numba makes millions of objects that live on: the collector would look through them again and again.
     with ProcessPoolExecutor(available_cores(), get_context("spawn"), gc.disable) as pool:
         for running in [pool.submit(part, rows) for part in _PARTS]:
             running.result()
@@ -357,7 +357,6 @@ def _fence(table: pa.Table) -> None:
 
 
 # Those that take longest to compile come first; what imputes needs what joins.
-# The longest first, so that processes end together.
 _PARTS = (_similar, _watch, _fence, _meet, _associate, _measure, _aggregate, _sense, _match, _impute)
 
 if __name__ == "__main__":

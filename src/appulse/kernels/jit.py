@@ -47,7 +47,7 @@ _REORDER = {"reassoc", "contract", "nsz"}
 
 
 def _compiled(function: F, *, fastmath: Any = False, forceinline: bool = False) -> F:
-    """Nothing is left open here: what is, Numba takes from the kernel that first needs this one, and keeps on disk.
+    """State every option: one that is left out Numba takes from the kernel that first calls this one.
 
     No kernel is called by its address from C: a wrapper for that would be compiled, kept and loaded for nothing.
     """

@@ -574,16 +574,8 @@ def canonical_order(objects: Objects) -> NDArray[np.int64]:
     if objects.differ is not None:
         ranks = np.argsort(np.argsort(np.array([*objects.differ.values, b""], object), kind="stable"))
         columns.append(ranks[objects.differ.codes][:, None].astype(np.float64))
-    kernels.sort_ties(
-        order,
-        time,
-        objects.key.offsets,
-        objects.key.data,
-        np.hstack(columns),
-        objects.first,
-        objects.samples,
-        objects.weights,
-    )
+    keys, values = objects.key, np.hstack(columns)
+    kernels.sort_ties(order, time, keys.offsets, keys.data, values, objects.first, objects.samples, objects.weights)
     return order
 
 

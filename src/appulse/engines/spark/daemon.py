@@ -74,8 +74,8 @@ def main() -> None:
 
         if is_compiled():
             warm()
-    # Spark collects garbage after each task of a worker. Over all that is loaded here that takes a tenth of a second,
-    # and copies the parent's memory into the worker.
+    # Spark collects garbage after each task of a worker. Over all that is loaded here that would take longer than many
+    # a task, and copy the parent's memory into the worker.
     gc.collect()
     gc.freeze()
     manager()
