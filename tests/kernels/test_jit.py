@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from numba import njit
+
+from appulse.kernels.jit import kernel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,3 +93,34 @@ def test_an_exact_kernel_is_rounded_as_written_whoever_needs_it_first(tmp_path: 
         command = [sys.executable, "-c", code, str(tmp_path)]
         found = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
     assert float(found) == 2e8
+
+
+class Pair(NamedTuple):
+    """What kernels are given, with an array in it."""
+
+    values: np.ndarray
+    at: int
+
+
+@kernel
+def _at(values: np.ndarray, at: int) -> float:
+    return float(values[at])
+
+
+@kernel
+def _first_and_last(pair: Pair) -> float:
+    return _at(pair.values, 0) + _at(pair.values, -1) + _at(pair.values, pair.at)
+
+
+def test_a_kernel_is_compiled_once_for_values_that_it_cannot_tell_apart() -> None:
+    """Numba has types of their own for Arrow's memory, which may not be written, and for numbers in the source."""
+    ours = np.arange(4.0)
+    arrows = pa.array(ours).to_numpy(zero_copy_only=True)
+    assert not arrows.flags.writeable
+    for values in (arrows, ours, arrows):
+        assert _first_and_last(Pair(values, 2)) == 5.0
+        assert _at(values, 3) == 3.0
+    compiled: list[Any] = [_at, _first_and_last]
+    assert [len(found.signatures) for found in compiled] == [1, 1]
+    numbas = njit(lambda values: values[0])
+    assert (numbas(arrows), numbas(ours), len(numbas.signatures)) == (0.0, 0.0, 2)

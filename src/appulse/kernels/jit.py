@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar, cast
 
-import numba
-from numba.core import caching
+from numba import njit
+from numba.core import caching, types
 from numba.core.bytecode import FunctionIdentity
 
 # Numba names machine code by function, types, and a number counted in each process. Functions made by functions, as all
@@ -19,6 +20,7 @@ FunctionIdentity._unique_ids = itertools.count(secrets.randbits(48))  # noqa: SL
 # It also numbers the files of a function's machine code, from 1 in each process that finds none. Two that compile it at
 # once for different types would write one file, and its index could name it for the wrong ones.
 _FIRST = secrets.randbits(48)
+_types: Any = types  # which has no types itself
 _files: Any = caching.IndexDataCacheFile
 _files._data_name = lambda self, number: self._data_name_pattern.format(number=_FIRST + number)  # noqa: SLF001
 
@@ -52,7 +54,31 @@ def _compiled(function: F, *, fastmath: Any = False, forceinline: bool = False) 
     No kernel is called by its address from C: a wrapper for that would be compiled, kept and loaded for nothing.
     """
     options: dict[str, Any] = {"fastmath": fastmath, "forceinline": forceinline, "no_cfunc_wrapper": True}
-    return cast("F", numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function))
+    made: Any = njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+    # Numba compiles anew for arguments that differ in nothing a kernel sees: arrays in Arrow's memory, which may not be
+    # written, beside those that NumPy made, and numbers that stand in a caller's source. That was a third of all code.
+    made.typeof_pyval = partial(_type_of, made.typeof_pyval)
+    made.get_call_template = partial(_call, made.get_call_template)
+    return cast("F", made)
+
+
+def _type_of(known: Callable[[object], Any], value: object) -> Any:
+    return _may_be_written(known(value))
+
+
+def _call(known: Callable[..., Any], args: Iterable[Any], names: dict[str, Any]) -> Any:
+    of_any_value = _types.unliteral
+    return known(tuple(map(of_any_value, args)), {name: of_any_value(found) for name, found in names.items()})
+
+
+def _may_be_written(found: Any) -> Any:
+    """A type as if no array of it were read-only: no kernel writes to what it is given to read."""
+    if isinstance(found, types.Array):
+        return found.copy(readonly=False)
+    if isinstance(found, types.BaseTuple):
+        parts: Any = found
+        return _types.BaseTuple.from_types(map(_may_be_written, parts), getattr(found, "instance_class", None))
+    return found
 
 
 def kernel(function: F) -> F:
@@ -67,7 +93,7 @@ def exact_kernel(function: F) -> F:
 
 def template(function: F) -> F:
     """A kernel that takes a kernel: it is written out in each of its callers, and compiled with them."""
-    return cast("F", numba.njit(inline="always", error_model="numpy")(function))
+    return cast("F", njit(inline="always", error_model="numpy")(function))
 
 
 def inlined_kernel(function: F) -> F:
