@@ -17,10 +17,12 @@ from scipy.special import ndtr
 from appulse.errors import BadArgument
 from appulse.kernels import regions as kernels
 from appulse.kernels.geodesic import Earth
+from appulse.kernels.region_index import candidates
 from appulse.model.covariance import of_ellipses, whitening
 from appulse.model.geometries import geometries_of, with_wkb
+from appulse.model.growing_regions import GrowingRegions
 from appulse.model.positions import EARTHS, degree_scale, metres_of_degrees
-from appulse.model.regions import regions_of
+from appulse.model.regions import NO_REGIONS, regions_of
 from tests.helpers import naive_fences as naive
 
 if TYPE_CHECKING:
@@ -231,10 +233,31 @@ def test_regions_read_in_pieces_are_those_read_at_once(monkeypatch: pytest.Monke
     whole = regions_of(given, radii, None)
     monkeypatch.setattr("appulse.model.regions._PIECE", 2)
     found = regions_of(given, radii, None)
-    for one, other in zip((*found.arrays, *found.index), (*whole.arrays, *whole.index), strict=True):
+    for one, other in zip(found.arrays, whole.arrays, strict=True):
         np.testing.assert_array_equal(one, other)
     assert (found.rows.tolist(), found.bad, found.digest) == (whole.rows.tolist(), whole.bad, whole.digest)
     assert regions_of(given, radii, None, digested=False).digest == ""
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(0, 1 << 20))
+def test_regions_that_are_added_leave_earlier_ones_as_they_were(counts: list[int], seed: int) -> None:
+    """Of each state, found at the end: the regions whose boxes meet a box, without those that stand no more."""
+    chance = np.random.default_rng(seed)
+    growing, states = GrowingRegions(NO_REGIONS.arrays), []
+    for count in counts:
+        low, size = chance.uniform(-50, 50, (count, 2)), 2.0 ** chance.uniform(-2, 7, (count, 2))
+        growing.add(regions_of(list(shapely.box(*low.T, *(low + size).T)), [None] * count, None).arrays)
+        stands = (chance.random(len(growing)) < 0.8).astype(np.uint8)
+        states.append((growing.arrays, growing.search.index._replace(stands=stands)))
+    for arrays, index in states:
+        for _ in range(5):
+            low, out = chance.uniform(-60, 60, 2), np.empty(sum(counts) + 1, np.int64)
+            high = low + 2.0 ** chance.uniform(-3, 8, 2)
+            found = candidates(index, growing.arrays, low[0], low[1], high[0], high[1], out)
+            meets = (arrays.box[:, :2] <= high).all(axis=1) & (arrays.box[:, 2:] >= low).all(axis=1)
+            assert sorted(out[:found].tolist()) == np.flatnonzero(meets & (index.stands > 0)).tolist()
+        np.testing.assert_array_equal(arrays.box, growing.arrays.box[: len(arrays.box)])
 
 
 def test_a_radius_makes_a_corridor() -> None:

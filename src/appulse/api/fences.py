@@ -219,7 +219,7 @@ class FenceEvents(ByHand["LocalFences"]):
         >>> call.push(fixes.slice(2, 2))["event"].to_pylist()
         ['exit']
         """
-        from appulse.engines.fences.changing import check_changes
+        from appulse.engines.fences.versions import check_changes
 
         table = _regions(fences)
         check_changes(table.schema)

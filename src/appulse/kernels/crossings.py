@@ -16,7 +16,8 @@ from appulse.kernels.capsule import segment_distance, stretch_within
 from appulse.kernels.gaussian import interval
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.near_regions import tallness
-from appulse.kernels.regions import RegionIndex, Regions, candidates, side
+from appulse.kernels.region_index import RegionIndex, candidates
+from appulse.kernels.regions import Regions, side
 from appulse.kernels.swept import in_disc
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from appulse.kernels.region_matches import chance_bounds, decided_by, next_readi
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
     from appulse.kernels.geodesic import Earth
-    from appulse.kernels.regions import RegionIndex, Regions
+    from appulse.kernels.region_index import RegionIndex
+    from appulse.kernels.regions import Regions
 
 ENTER, DWELL, EXIT = 0, 1, 2
 # So many deviations from the boundary Pr{inside} is 1 to 1e-9, which is what it is exact to.

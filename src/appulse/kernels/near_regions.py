@@ -13,7 +13,8 @@ import numpy as np
 
 from appulse.kernels.cells import packed_order
 from appulse.kernels.jit import exact_kernel, inlined_kernel
-from appulse.kernels.regions import SURE, RegionIndex, Regions, candidates, chance, covers, raster_cell
+from appulse.kernels.region_index import RegionIndex, candidates
+from appulse.kernels.regions import SURE, Regions, chance, covers, raster_cell, raster_step
 from appulse.kernels.simd import lowest
 
 if TYPE_CHECKING:
@@ -328,8 +329,9 @@ def _inside(regions: Regions, i: int, group: Group, within: np.uint32) -> np.uin
     west, south, east, north = group.box[0], group.box[1], group.box[2], group.box[3]
     x, y, parity, unsure = group.x, group.y, group.parity, group.unsure
     box = regions.box[i]
-    first, last = raster_cell(box[0], box[2], west), raster_cell(box[0], box[2], east)
-    low, high = raster_cell(box[1], box[3], south), raster_cell(box[1], box[3], north)
+    across, up = raster_step(box[0], box[2]), raster_step(box[1], box[3])
+    first, last = raster_cell(box[0], across, west), raster_cell(box[0], across, east)
+    low, high = raster_cell(box[1], up, south), raster_cell(box[1], up, north)
     columns, edges = np.uint64((2 << last) - (1 << first)), np.uint64(0)
     for row in range(low, high + 1):
         edges |= (regions.raster[i, row >> 2] >> np.uint64(16 * (row & 3))) & columns

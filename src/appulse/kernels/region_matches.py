@@ -9,13 +9,14 @@ import numpy as np
 
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.near_regions import TAIL, Curve, Near, Reach, Readings, nearby
-from appulse.kernels.regions import RegionIndex, Regions, chance, mass_bounds
+from appulse.kernels.regions import Regions, chance, mass_bounds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Floats
     from appulse.kernels.geodesic import Earth
+    from appulse.kernels.region_index import RegionIndex
 
 # Readings that are held against regions at once: at first, at most, and for how many matches there is room.
 _FEW, _MANY, _ROOM = 1 << 13, 1 << 20, 1 << 23

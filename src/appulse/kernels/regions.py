@@ -136,10 +136,16 @@ def side(ax: float, ay: float, bx: float, by: float, x: float, y: float) -> floa
     return _sum_sign(parts)
 
 
-@exact_kernel
-def raster_cell(low: float, high: float, x: float) -> int:
+@inlined_kernel
+def raster_step(low: float, high: float) -> float:
+    """The cells of a raster to a unit along a dimension."""
+    return CELLS / (high - low) if high > low else 0.0
+
+
+@inlined_kernel
+def raster_cell(low: float, step: float, x: float) -> int:
     """The cell of a raster along a dimension. It never falls as x grows, however it is rounded."""
-    return min(CELLS - 1, max(0, int((x - low) * (CELLS / (high - low))))) if high > low else 0
+    return min(CELLS - 1, max(0, int((x - low) * step)))
 
 
 @exact_kernel
@@ -157,40 +163,49 @@ def _mark_edges(regions: Regions, i: int, begin: int, end: int) -> None:
     """Mark all cells that edges may have a part in, column by column."""
     west, south, east, north = regions.box[i]
     slack = 1e-12 * (abs(south) + abs(north))
+    across, up, wide = raster_step(west, east), raster_step(south, north), (east - west) / CELLS
     for e in range(begin, end):
-        ax, ay, bx, by = regions.edges[e]
-        if ax > bx:
-            ax, ay, bx, by = bx, by, ax, ay
-        first, last = raster_cell(west, east, ax), raster_cell(west, east, bx)
+        ax, ay, bx, by = regions.edges[e, 0], regions.edges[e, 1], regions.edges[e, 2], regions.edges[e, 3]
+        first, last = raster_cell(west, across, min(ax, bx)), raster_cell(west, across, max(ax, bx))
+        low, high = min(ay, by), max(ay, by)
+        if first == last:
+            for row in range(raster_cell(south, up, low), raster_cell(south, up, high) + 1):
+                regions.raster[i, row >> 2] |= np.uint64(1) << np.uint64((row & 3) * CELLS + first)
+            continue
+        slope = (by - ay) / (bx - ax)
         for column in range(first, last + 1):
-            low, high = min(ay, by), max(ay, by)
-            if first < last:
-                # Where the edge is between the sides of the column, and a little more.
-                wide = (east - west) / CELLS
-                one = ay + (by - ay) * min(1.0, max(0.0, (west + (column - 0.001) * wide - ax) / (bx - ax)))
-                other = ay + (by - ay) * min(1.0, max(0.0, (west + (column + 1.001) * wide - ax) / (bx - ax)))
-                low, high = min(one, other) - slack, max(one, other) + slack
-            for row in range(raster_cell(south, north, low), raster_cell(south, north, high) + 1):
-                bit = row * CELLS + column
-                regions.raster[i, bit >> 6] |= np.uint64(1) << np.uint64(bit & 63)
+            # Where the edge is between the sides of the column, and a little more.
+            one = ay + slope * (west + (column - 0.001) * wide - ax)
+            other = ay + slope * (west + (column + 1.001) * wide - ax)
+            under, over = max(low, min(one, other)) - slack, min(high, max(one, other)) + slack
+            for row in range(raster_cell(south, up, under), raster_cell(south, up, over) + 1):
+                regions.raster[i, row >> 2] |= np.uint64(1) << np.uint64((row & 3) * CELLS + column)
 
 
 @exact_kernel
 def _mark_inside(regions: Regions, i: int) -> None:
-    """Of cells without edges, mark those inside; neighbours in a row are the same."""
+    """Of cells without edges, mark those inside; neighbours are the same."""
     west, south, east, north = regions.box[i]
     for row in range(CELLS):
         known, inside = False, False
         for column in range(CELLS):
-            bit = row * CELLS + column
-            if (regions.raster[i, bit >> 6] >> np.uint64(bit & 63)) & np.uint64(1):
+            bit, below = row * CELLS + column, (row - 1) * CELLS + column
+            if _has(regions, i, 0, bit):
                 known = False
                 continue
+            if not known and row > 0 and not _has(regions, i, 0, below):
+                known, inside = True, _has(regions, i, 4, below)
             if not known:
                 x, y = west + (column + 0.5) * (east - west) / CELLS, south + (row + 0.5) * (north - south) / CELLS
                 known, inside = True, _covers(regions, i, x, y)
             if inside:
                 regions.raster[i, 4 + (bit >> 6)] |= np.uint64(1) << np.uint64(bit & 63)
+
+
+@inlined_kernel
+def _has(regions: Regions, i: int, kind: int, bit: int) -> bool:
+    """A bit of a raster, of those from word ``kind`` on."""
+    return bool((regions.raster[i, kind + (bit >> 6)] >> np.uint64(bit & 63)) & np.uint64(1))
 
 
 @exact_kernel
@@ -199,7 +214,8 @@ def covers(regions: Regions, i: int, x: float, y: float) -> bool:
     west, south, east, north = regions.box[i, 0], regions.box[i, 1], regions.box[i, 2], regions.box[i, 3]
     if not (west <= x <= east and south <= y <= north):
         return False
-    bit = raster_cell(south, north, y) * CELLS + raster_cell(west, east, x)
+    row, column = raster_cell(south, raster_step(south, north), y), raster_cell(west, raster_step(west, east), x)
+    bit = row * CELLS + column
     word, shift = bit >> 6, np.uint64(bit & 63)
     if (regions.raster[i, word] >> shift) & np.uint64(1):
         return _covers(regions, i, x, y)
@@ -446,113 +462,3 @@ def chances(
     """`chance` of each row in its region ``ids``."""
     for k in range(ids.shape[0]):
         out[k] = chance(regions, ids[k], at[k, 0], at[k, 1], scale[k], place[k], spread[k], earth, on_earth)
-
-
-# --- an index: cells of several sizes, each region in those of its own size
-
-# So many cells are looked up however few regions have their size.
-_FEW_CELLS = 16
-
-
-class RegionIndex(NamedTuple):
-    """Hashed cells: of slot s, ``cells[s]`` (0: none), and its regions ``owners[begin[s]:end[s]]``.
-
-    ``levels`` are those that have any; a cell of level l is ``2^l`` wide. ``level`` is that of each region. The regions
-    of the kth level are also ``sized[first[k]:first[k + 1]]``.
-    """
-
-    cells: Hashes
-    begin: Ints
-    end: Ints
-    owners: Ints
-    levels: Ints
-    level: Ints
-    sized: Ints
-    first: Ints
-
-
-@exact_kernel
-def cell_hash(level: int, x: int, y: int) -> np.uint64:
-    """The hash of a cell; never 0."""
-    value = np.uint64(level + 1024) * np.uint64(0x9E3779B97F4A7C15)
-    value = (value ^ np.uint64(x)) * np.uint64(0xBF58476D1CE4E5B9)
-    value ^= value >> np.uint64(31)
-    value = (value ^ np.uint64(y)) * np.uint64(0x94D049BB133111EB)
-    value ^= value >> np.uint64(29)
-    return value | np.uint64(1)
-
-
-@exact_kernel
-def entries(regions: Regions, level: Ints, hashes: Hashes, owners: Ints) -> int:
-    """The cells of each region; how many there are (none are written beyond the room there is)."""
-    total = 0
-    for i in range(level.shape[0]):
-        size = 2.0 ** level[i]
-        for cx in range(math.floor(regions.box[i, 0] / size), math.floor(regions.box[i, 2] / size) + 1):
-            for cy in range(math.floor(regions.box[i, 1] / size), math.floor(regions.box[i, 3] / size) + 1):
-                if total < hashes.shape[0]:
-                    hashes[total], owners[total] = cell_hash(level[i], cx, cy), i
-                total += 1
-    return total
-
-
-@exact_kernel
-def fill_slots(sorted_hashes: Hashes, cells: Hashes, begin: Ints, end: Ints) -> None:
-    """Enter runs of equal hashes into slots, which are a power of two and at least twice as many."""
-    last = np.uint64(cells.shape[0] - 1)
-    at = 0
-    while at < sorted_hashes.shape[0]:
-        after = at
-        while after < sorted_hashes.shape[0] and sorted_hashes[after] == sorted_hashes[at]:
-            after += 1
-        slot = (sorted_hashes[at] >> np.uint64(1)) & last
-        while cells[slot] != 0:
-            slot = (slot + np.uint64(1)) & last
-        cells[slot], begin[slot], end[slot] = sorted_hashes[at], at, after
-        at = after
-
-
-@exact_kernel
-def candidates(
-    index: RegionIndex, regions: Regions, west: float, south: float, east: float, north: float, out: Ints
-) -> int:
-    """Regions whose box meets a box; their number (written as far as there is room)."""
-    last = np.uint64(index.cells.shape[0] - 1)
-    found = 0
-    for k in range(index.levels.shape[0]):
-        level = index.levels[k]
-        size = 2.0**level
-        begin, end = index.first[k], index.first[k + 1]
-        if ((east - west) / size + 1.0) * ((north - south) / size + 1.0) > end - begin + _FEW_CELLS:
-            # More cells than regions: of a level far below the size of the box.
-            for p in range(begin, end):
-                i = index.sized[p]
-                box = regions.box[i]
-                if east < box[0] or west > box[2] or north < box[1] or south > box[3]:
-                    continue
-                if found < out.shape[0]:
-                    out[found] = i
-                found += 1
-            continue
-        low_x, low_y = math.floor(west / size), math.floor(south / size)
-        for cx in range(low_x, math.floor(east / size) + 1):
-            for cy in range(low_y, math.floor(north / size) + 1):
-                value = cell_hash(level, cx, cy)
-                slot = (value >> np.uint64(1)) & last
-                while index.cells[slot] != 0 and index.cells[slot] != value:
-                    slot = (slot + np.uint64(1)) & last
-                if index.cells[slot] == 0:
-                    continue
-                for p in range(index.begin[slot], index.end[slot]):
-                    i = index.owners[p]
-                    box = regions.box[i]
-                    if east < box[0] or west > box[2] or north < box[1] or south > box[3]:
-                        continue
-                    # Of the cells that both are in, in the first alone.
-                    first_x, first_y = math.floor(box[0] / size), math.floor(box[1] / size)
-                    if cx != max(first_x, low_x) or cy != max(first_y, low_y):
-                        continue
-                    if found < out.shape[0]:
-                        out[found] = i
-                    found += 1
-    return found

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from appulse.errors import BadArgument
-from appulse.kernels.regions import BLOCK, RegionIndex, Regions, entries, fill_slots, rasterise
+from appulse.kernels.outlines import areas, outlines
+from appulse.kernels.regions import Regions, rasterise
 from appulse.model.batch import Batch, Ragged
 from appulse.model.geometries import REGION, cut, read, shapely_module, troubles, widened
+from appulse.model.growing_regions import Search, search_of
 from appulse.model.meaning import digest_of
 from appulse.model.positions import centred, metres_of_degrees
 
@@ -53,18 +55,25 @@ class BadRegion(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class RegionSet:
-    """Regions as arrays, with an index; ``rows`` are those of the frame that they came in.
+    """Regions as arrays; ``rows`` are those of the frame that they came in.
 
     ``digest`` is that of the geometries, whatever format they came in; empty where none was asked for.
     """
 
     arrays: Regions
-    index: RegionIndex
     rows: NDArray[np.int64]
-    bad: tuple[BadRegion, ...]
-    digest: str
+    bad: tuple[BadRegion, ...] = ()
+    digest: str = ""
+    found_by: Search | None = field(default=None, repr=False)
+
+    @property
+    def search(self) -> Search:
+        """What finds them, made once it is asked for."""
+        if self.found_by is None:
+            self.found_by = search_of(self.arrays)
+        return self.found_by
 
 
 class _Piece(NamedTuple):
@@ -98,7 +107,7 @@ def regions_of(
         for row in sorted(piece.wrong)
     )
     arrays = pieces[0].arrays if len(pieces) == 1 else joined([piece.arrays for piece in pieces])
-    return RegionSet(arrays, index_of(arrays), rows, bad, digest)
+    return RegionSet(arrays, rows, bad, digest)
 
 
 def _piece(given: Sequence[Any], radii: Sequence[float | None], earth: Earth | None, *, digested: bool) -> _Piece:
@@ -209,79 +218,49 @@ class _Rows(Batch):
         return Regions(*outline, self.box, self.radius, self.centre, self.raster)
 
 
-def index_of(regions: Regions) -> RegionIndex:
-    """Cells of regions: each in those of a size that is the least power of two not below its own."""
-    n = len(regions.radius)
-    size = np.maximum(regions.box[:, 2] - regions.box[:, 0], regions.box[:, 3] - regions.box[:, 1])
-    level = np.ceil(np.log2(np.maximum(size, 1e-9))).astype(np.int64)
-    most = 4 * n
-    hashes, owners = np.empty(most, np.uint64), np.empty(most, np.int64)
-    total = entries(regions, level, hashes, owners)
-    hashes, owners = hashes[:total], owners[:total]
-    order = np.argsort(hashes, kind="stable")
-    slots = 1 << max(1, (2 * total).bit_length())
-    cells, begin, end = np.zeros(slots, np.uint64), np.zeros(slots, np.int64), np.zeros(slots, np.int64)
-    fill_slots(hashes[order], cells, begin, end)
-    levels, counts = np.unique(level, return_counts=True)
-    first = np.concatenate([[0], np.cumsum(counts)])
-    return RegionIndex(cells, begin, end, owners[order], levels, level, np.argsort(level, kind="stable"), first)
-
-
 def _edges(shapely: Any, shapes: NDArray[Any], outlined: NDArray[np.intp]) -> tuple[NDArray[Any], ...]:
     """Edges of all rings, the inside at their left, in blocks: ``first, start, bounds, edges`` of `Regions`.
 
     ``outlined`` are the shapes that have any. A line is a ring there and back, which holds nothing but its boundary; so
     is a point.
     """
-    corners, ring, owner = _corners(shapely, shapes[outlined])
-    same = np.flatnonzero(ring[1:] == ring[:-1])
-    edges, ring = np.hstack([corners[same], corners[same + 1]]).reshape(-1, 4), ring[same]
-    place = np.arange(len(edges)) - np.searchsorted(ring, ring)  # within its ring
-    start = np.flatnonzero(place % BLOCK == 0)
-    first = np.searchsorted(outlined[owner[ring[start]]], np.arange(len(shapes) + 1))
-    ends = np.stack([np.minimum(edges[:, :2], edges[:, 2:]), np.maximum(edges[:, :2], edges[:, 2:])])
-    bounds = np.empty((len(start), 4))
-    if len(start):
-        bounds[:, :2], bounds[:, 2:] = np.minimum.reduceat(ends[0], start), np.maximum.reduceat(ends[1], start)
-    return first.astype(np.int64), np.append(start, len(edges)).astype(np.int64), bounds, edges
+    rings, owner, turned = _rings(shapely, shapes[outlined])
+    corners = shapely.get_coordinates(rings)
+    begin = np.concatenate([[0], np.cumsum(shapely.get_num_coordinates(rings))])
+    if turned is None:
+        turned = _turned(shapely, rings, corners, begin)
+    return outlines(corners, begin, outlined[owner], turned, len(shapes))
 
 
-def _corners(shapely: Any, shapes: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-    """The corners of all rings, the inside at their left, the ring of each, and the shape of each ring."""
+def _rings(shapely: Any, shapes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.bool_] | None]:
+    """All rings, the shape of each, and which have the inside at their right; None: polygons, of which it is open."""
     plain = shapely.get_type_id(shapes) == shapely.GeometryType.POLYGON
     if plain.all() and not shapely.get_num_interior_rings(shapes).any():
-        corners, ring = shapely.get_coordinates(shapes, return_index=True)
-        return corners[_to_the_left(shapely, shapes, corners, ring)], ring, np.arange(len(shapes))
+        return shapes, np.arange(len(shapes)), None
     parts, owner = shapely.get_parts(shapes, return_index=True)
     kind = shapely.get_type_id(parts)
-    areas = np.flatnonzero(kind == shapely.GeometryType.POLYGON)
-    rings, part = shapely.get_rings(shapely.orient_polygons(parts[areas]), return_index=True)
+    polygons = np.flatnonzero(kind == shapely.GeometryType.POLYGON)
+    rings, part = shapely.get_rings(shapely.orient_polygons(parts[polygons]), return_index=True)
     thin = np.flatnonzero(kind != shapely.GeometryType.POLYGON)
     if len(thin):
         rings = np.append(rings, [_there_and_back(shapely, line) for line in parts[thin]])
-        whose = np.append(areas[part], thin)
+        whose = np.append(polygons[part], thin)
         order = np.argsort(whose, kind="stable")
         rings, part = rings[order], whose[order]
     else:
-        part = areas[part]
-    corners, ring = shapely.get_coordinates(rings, return_index=True)
-    return corners, ring, owner[part]
+        part = polygons[part]
+    return rings, owner[part], np.zeros(len(rings), bool)
 
 
-def _to_the_left(
-    shapely: Any, shapes: NDArray[Any], corners: NDArray[np.float64], ring: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """The order of the corners of polygons without holes that has the inside at their left."""
-    n = len(shapes)
-    at = np.arange(len(ring))
-    begin, end = np.searchsorted(ring, np.arange(n)), np.searchsorted(ring, np.arange(n), "right")
-    away = corners - corners[begin[ring]]  # so that nothing large cancels
-    twice = np.append(away[:-1, 0] * away[1:, 1] - away[:-1, 1] * away[1:, 0], 0.0)
-    area, size = np.bincount(ring, twice, n), np.bincount(ring, (away * away).sum(axis=1), n)
-    turned = area < 0.0
+def _turned(
+    shapely: Any, shapes: NDArray[Any], corners: NDArray[np.float64], begin: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Which polygons without holes have the inside at their right."""
+    area, size = areas(corners, begin)
+    turned: NDArray[np.bool_] = area < 0.0
     thin = np.flatnonzero(np.abs(area) <= _THIN * size)
     turned[thin] = ~shapely.is_ccw(shapely.get_exterior_ring(shapes[thin]))
-    return np.where(turned[ring], begin[ring] + end[ring] - 1 - at, at)
+    return turned
 
 
 def _there_and_back(shapely: Any, line: Any) -> Any:
@@ -317,4 +296,4 @@ _NOTHING = Regions(
     np.empty((0, 8), np.uint64),
 )
 #: None at all.
-NO_REGIONS = RegionSet(_NOTHING, index_of(_NOTHING), np.empty(0, np.int64), (), "")
+NO_REGIONS = RegionSet(_NOTHING, np.empty(0, np.int64))

@@ -7,6 +7,7 @@ changed place. One that was removed is forgotten at the thing's next reading, an
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,23 +31,31 @@ _FOREVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """A set of fences: each region with a ``number`` that it keeps when it changes place.
+    """A set of fences: those of its regions that ``stand``, each with a ``number`` that it keeps when it changes place.
 
-    All numbers below ``known`` were given by then: those that are not here have been removed.
+    All numbers below ``known`` were given by then: those that do not stand have been removed.
     """
 
     regions: RegionSet
     number: NDArray[np.int64]
+    stands: NDArray[np.uint8]
     known: int
     terms: Terms | None = None
 
+    @cached_property
+    def _by_number(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The numbers of those that stand, in order, and which they are."""
+        there = np.flatnonzero(self.stands)
+        there = there[np.argsort(self.number[there], kind="stable")]
+        return self.number[there], there
+
     def places(self, number: NDArray[np.int64]) -> NDArray[np.int64]:
         """Which of the regions have these numbers; -1: none."""
-        if not len(self.number):
+        numbers, there = self._by_number
+        if not len(numbers) or not len(number):
             return np.full(len(number), -1)
-        order = np.argsort(self.number)
-        at = order[np.searchsorted(self.number[order], number).clip(max=len(order) - 1)]
-        return np.where(self.number[at] == number, at, -1)
+        at = np.searchsorted(numbers, number).clip(max=len(numbers) - 1)
+        return np.where(numbers[at] == number, there[at], -1)
 
 
 class ChangingFences:

@@ -12,7 +12,6 @@ import numpy as np
 
 from appulse.kernels import fences as kernels
 from appulse.kernels.likely_tracks import Motion, compare_visits, draw_tracks
-from appulse.kernels.near_regions import Readings, curve_of
 from appulse.model.covariance import unwhitening, whitening
 from appulse.model.positions import centred
 from appulse.operators.fences import NO_EARTH, NO_TERMS, FencePlan, readings_of
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.geodesic import Earth
+    from appulse.kernels.near_regions import Readings
     from appulse.model.objects import Objects
     from appulse.model.regions import RegionSet
 
@@ -148,8 +148,7 @@ def _visits(
     last = int(readings.time.max(initial=0))
     rules = kernels.Rules(enter, leave, -1, plan.reach, False, last, True)  # noqa: FBT003
     none = kernels.Visits(np.empty((0, 7), np.int64), np.empty((0, 2)))
-    arrays, index = regions.arrays, regions.index
-    curve = curve_of(arrays, index.level)
+    arrays, index, curve = regions.arrays, regions.search.index, regions.search.curve
     around = earth or NO_EARTH, earth is not None
     found, _, kept, _ = kernels.watch(index, arrays, curve, readings, none, rules, NO_TERMS, *around)
     over = found[found[:, 2] == kernels.EXIT][:, [0, 1, 4, 3]]

@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from appulse.kernels import fences as kernels
 from appulse.kernels.cells import packed_order
 from appulse.kernels.geodesic import Earth
-from appulse.kernels.near_regions import TAIL, Reach, Readings, curve_of
+from appulse.kernels.near_regions import TAIL, Reach, Readings
 from appulse.model.batch import Batch, Ragged
 from appulse.model.strings import Bytes, Labels
 from appulse.operators.crossings import Crossings, placed, stays_of
@@ -134,7 +134,6 @@ class Fences:
 
     def __init__(self, plan: FencePlan, regions: RegionSet, terms: Terms | None = None) -> None:
         self.plan, self.regions, self.terms = plan, regions, terms
-        self._curve = curve_of(regions.arrays, regions.index.level)
         self.visits: Visits | None = None
         self.crossings: Crossings | None = None
         if plan.motion is not None and plan.crossing is not None:
@@ -174,9 +173,9 @@ class Fences:
             )
             terms = kernels.Terms(self.terms.ends, self.terms.condition, order, begin, numbers)
         found, chances, kept, best = kernels.watch(
-            regions.index,
+            regions.search.index,
             regions.arrays,
-            self._curve,
+            regions.search.curve,
             readings,
             visits,
             rules,

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.near_regions import Curve, Reach, Readings, curve_of
+from appulse.kernels.near_regions import Reach, Readings
 from appulse.kernels.region_matches import matches
 from appulse.model.batch import Batch
 from appulse.model.covariance import whitening
+from appulse.model.growing_regions import GrowingRegions
 from appulse.model.positions import EARTHS, centred
-from appulse.model.regions import NO_REGIONS, index_of, joined, regions_of, taken
+from appulse.model.regions import NO_REGIONS, regions_of, taken
 from appulse.queries.index import MOST, NULL
 from appulse.queries.keys import double_keys
 from appulse.queries.places import NO_EARTH, PLACE_X, PLACE_Y, membership
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.geodesic import Earth
-    from appulse.kernels.regions import RegionIndex
     from appulse.model.regions import Regions, RegionSet
     from appulse.queries.keys import Range
     from appulse.queries.places import Place
@@ -51,53 +51,27 @@ class Found(Batch):
     probability: NDArray[np.float64]
 
 
-class _Part:
-    """Some of the regions, with what finds those that rows lie in once that is asked for."""
-
-    def __init__(self, arrays: Regions, index: RegionIndex | None = None) -> None:
-        self.arrays, self._index = arrays, index
-        self._curve: Curve | None = None
-
-    @property
-    def search(self) -> tuple[RegionIndex, Curve]:
-        """An index and a curve."""
-        if self._index is None:
-            self._index = index_of(self.arrays)
-        if self._curve is None:
-            self._curve = curve_of(self.arrays, self._index.level)
-        return self._index, self._curve
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return sum(array.nbytes for array in (*self.arrays, *(self._index or ())))
-
-
 class QueryRegions:
     """The regions of a set of queries by slot, -1 where one has none; new ones are added at the end."""
 
     def __init__(self, place: Place | None) -> None:
         self.earth = None if place is None or place.earth is None else EARTHS[place.earth]
-        self._parts: list[_Part] = []
-        self._whole: Regions | None = None
-        self._size = 0
+        self._held = GrowingRegions(NO_REGIONS.arrays)
         self._of_slot = np.empty(0, np.int64)
         self._slots = np.empty(0, np.int32)
 
     def __bool__(self) -> bool:
-        return self._size > 0
+        return len(self._held) > 0
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(part.nbytes for part in self._parts)
+        return self._held.nbytes
 
     @property
     def arrays(self) -> Regions:
         """All of them."""
-        if self._whole is None:
-            self._whole = joined([part.arrays for part in self._parts])
-        return self._whole
+        return self._held.arrays
 
     def read(self, shapes: Sequence[Any], radii: Sequence[float | None]) -> RegionSet:
         """Geometries as regions."""
@@ -107,12 +81,7 @@ class QueryRegions:
         """Take regions in, those of queries by row; the bounds of all n queries along the axes of places."""
         if not len(rows):
             return {}
-        self._parts.append(_Part(regions.arrays, regions.index))
-        self._size, self._whole = self._size + len(rows), None
-        # Parts double, so that no region is copied often.
-        while len(self._parts) > 1 and len(self._parts[-2].arrays.radius) < 2 * len(self._parts[-1].arrays.radius):
-            last = self._parts.pop()
-            self._parts[-1] = _Part(joined([self._parts[-1].arrays, last.arrays]))
+        self._held.add(regions.arrays)
         around = {}
         for name, (low, high) in _bounds(regions.arrays).items():
             around[name] = np.full(n, NULL), np.full(n, MOST)
@@ -122,28 +91,28 @@ class QueryRegions:
     def number(self, slots: NDArray[np.int64], size: int) -> None:
         """The regions last added are those of these slots, of so many; none of a slot that is -1."""
         known = self._of_slot
-        if not self._size:
+        if not self:
             return
         self._of_slot = np.concatenate([known, np.full(size - len(known), -1)])
         there = np.flatnonzero(slots >= 0)
-        self._of_slot[slots[there]] = self._size - len(slots) + there
+        self._of_slot[slots[there]] = len(self._held) - len(slots) + there
         self._slots = np.concatenate([self._slots, slots.astype(np.int32)])
 
     def keep(self, slots: NDArray[np.int32]) -> None:
         """Have these slots alone, in this order."""
-        if not self._size:
+        if not self:
             self._of_slot = self._of_slot[:0]
             return
         numbers = self._of_slot[slots]
         has = np.flatnonzero(numbers >= 0)
-        self._parts, self._size, self._whole = [_Part(taken(self.arrays, numbers[has]))], len(has), None
+        self._held = GrowingRegions(taken(self.arrays, numbers[has]))
         numbers[has] = np.arange(len(has))
         self._slots = has.astype(np.int32)
         self._of_slot = numbers
 
     def of(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """The numbers of the regions of queries; -1 where there is none."""
-        return self._of_slot[slots] if self._size else np.full(len(slots), -1)
+        return self._of_slot[slots] if self else np.full(len(slots), -1)
 
     def discs(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Whether the regions of queries are discs."""
@@ -172,13 +141,9 @@ class QueryRegions:
         asked = -1.0 if least is None else least
         free = 0.0 if least is None or not 0.0 < least < 1.0 else np.sqrt(-2.0 * np.log(least))
         given = asked, Reach(reach, min(reach, free) + 0.01), self.earth or NO_EARTH, self.earth is not None, turns
-        parts, before = [], 0
-        for part in self._parts:
-            index, curve = part.search
-            row, region, probability = matches(index, part.arrays, curve, readings, *given)
-            parts.append(Found(row, self._slots[before + region], probability))
-            before += len(part.arrays.radius)
-        return Found.concat(parts)
+        search = self._held.search
+        row, region, probability = matches(search.index, self.arrays, search.curve, readings, *given)
+        return Found(row, self._slots[region], probability)
 
     def hold(self, slots: NDArray[np.int32], rows_of: Rows, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Whether exact rows lie in the regions of queries, pair by pair; in those that have none they do."""
@@ -202,9 +167,9 @@ class QueryRegions:
 
 def covered_rows(regions: RegionSet, at: NDArray[np.float64], earth: Earth | None) -> NDArray[np.int32]:
     """The exact places (n, 2) that some region covers, once for each."""
-    curve, on_earth, turns = curve_of(regions.arrays, regions.index.level), earth is not None, False
+    search, on_earth, turns = regions.search, earth is not None, False
     given = 1.0, Reach(0.0, 0.01), earth or NO_EARTH, on_earth, turns
-    return matches(regions.index, regions.arrays, curve, _exact_readings(at, earth), *given)[0]
+    return matches(search.index, regions.arrays, search.curve, _exact_readings(at, earth), *given)[0]
 
 
 def _exact_readings(at: NDArray[np.float64], earth: Earth | None) -> Readings:

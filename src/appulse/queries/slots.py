@@ -77,6 +77,27 @@ class GrowingColumn:
         self.parts = [values, *pa.chunked_array(self.parts).slice(n).chunks]
 
 
+class GrowingTable:
+    """Rows that grow at their end, in parts as a `GrowingColumn` has them; columns may be missing in some."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.parts = [rows]
+
+    def add(self, rows: pa.Table) -> None:
+        joined, n = [rows], len(rows)
+        while self.parts and len(self.parts[-1]) < min(_RATIO * n, _PART - n):
+            joined.append(self.parts.pop())
+            n += len(joined[-1])
+        self.parts.append(_concat(joined[::-1]).combine_chunks())
+
+    def take(self, at: NDArray[np.int64]) -> pa.Table:
+        return _concat(self.parts).take(pa.array(at))
+
+
+def _concat(parts: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables([one for one in parts if len(one)] or parts[:1], promote_options="permissive")
+
+
 def taken(columns: Sequence[Sequence[pa.Array]], at: NDArray[np.int32]) -> list[pa.Array]:
     """The values of columns, each in parts, at some places."""
     return [pa.concat_arrays(parts).take(pa.array(at)) for parts in columns]

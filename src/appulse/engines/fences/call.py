@@ -26,7 +26,7 @@ from appulse.model.geometries import geometries_of
 from appulse.model.meaning import digest_of, of_type, real, seconds
 from appulse.model.motion import Straight
 from appulse.model.positions import earth_of
-from appulse.model.regions import QUERY, RADIUS, REGION, index_of, most_inside, radii_of, regions_of, taken
+from appulse.model.regions import QUERY, RADIUS, REGION, most_inside, radii_of, regions_of, taken
 from appulse.model.strings import decode
 from appulse.model.times import duration, from_micros
 from appulse.model.uncertainty import Exact, Gaussian, Position, dimensions
@@ -238,8 +238,7 @@ def resolve_fences(
         refused = pa.concat_tables([refused, refused_queries(shown, odd, call.reject_schema)])
         kept = np.flatnonzero(~np.isin(regions.rows, [row for row, _ in odd]))
         if len(kept) < len(regions.rows):
-            some = taken(regions.arrays, kept)
-            regions = replace(regions, arrays=some, index=index_of(some), rows=regions.rows[kept])
+            regions = replace(regions, arrays=taken(regions.arrays, kept), rows=regions.rows[kept], found_by=None)
             names = names.take(pa.array(kept))
         call = replace(call, fences=Own(FenceSet(regions, names, terms.take(regions.rows))))
     if len(refused) and on_reject == "fail":

@@ -1,46 +1,27 @@
-"""Sets of fences that change, and the bucket of `fence_events` over them."""
+"""The bucket of `fence_events` over sets of fences that change."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from dataclasses import dataclass
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from appulse.engines.fences.call import check_fences, fence_table, never_entered
+from appulse.engines.fences.call import fence_table
 from appulse.engines.fences.looking import LookingBucket
-from appulse.engines.fences.terms import check_terms, judged, terms_of
+from appulse.engines.fences.terms import judged
+from appulse.engines.fences.versions import changed, first_version, known_version
 from appulse.engines.multi_queries.bucket import CHANGES
-from appulse.engines.queries.call import ADD, CHANGE, REMOVE, changes_of, refused_queries, unknown_change
 from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.withdrawing import WAITING
-from appulse.model import defects as why
 from appulse.model.batch import field_names
 from appulse.model.codec import from_columns, pack_columns, unpack_columns
-from appulse.model.columns import plain_values
-from appulse.model.geometries import geometries_of
 from appulse.model.objects import Objects
-from appulse.model.regions import (
-    NO_REGIONS,
-    QUERY,
-    REGION,
-    RegionSet,
-    index_of,
-    joined,
-    radii_of,
-    regions_of,
-    taken,
-)
-from appulse.model.strings import encode
-from appulse.operators.changing_fences import ChangingFences, Standing
+from appulse.operators.changing_fences import ChangingFences
 from appulse.operators.fences import Visits, whole_visits
 from appulse.operators.numbering import in_canonical_order
 from appulse.operators.waiting import Waiting
-from appulse.queries.slots import as_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,128 +31,12 @@ if TYPE_CHECKING:
     from appulse.engines.bucket import Blobs
     from appulse.engines.fences.bucket import FenceBucket
     from appulse.engines.fences.call import FenceCall
-    from appulse.engines.fences.terms import TermSet
-    from appulse.model.regions import Regions
+    from appulse.engines.fences.versions import FenceVersion
+    from appulse.model.regions import RegionSet
 
 # Blocks of a snapshot: visits, sets of fences, and the names of fences that were removed.
 _HELD, _SETS, _GONE = b"h", b"v", b"g"
 _WORD = "visits"
-# Sets that a worker process keeps for its buckets.
-_MOST_KEPT = 4
-_KEPT: OrderedDict[bytes, tuple[FenceVersion, pa.Table]] = OrderedDict()
-
-
-@dataclass(frozen=True, eq=False)
-class FenceVersion:
-    """A set of fences, with their names and the rows that say what they are, in the order of the regions."""
-
-    standing: Standing
-    names: pa.Array
-    table: pa.Table
-    digest: bytes
-    terms: TermSet | None = None
-
-
-def first_version(call: FenceCall) -> FenceVersion:
-    """The set that a call begins with."""
-    held = call.fences.get()
-    number = np.arange(len(held.names), dtype=np.int64)
-    table = call.given_fences.take(pa.array(held.regions.rows))
-    digest = blake2b(call.fingerprint().encode(), digest_size=16).digest()
-    return _version(held.regions, number, len(number), held.names, table, digest, call)
-
-
-def _version(
-    regions: RegionSet,
-    number: NDArray[np.int64],
-    known: int,
-    names: pa.Array,
-    table: pa.Table,
-    digest: bytes,
-    call: FenceCall,
-) -> FenceVersion:
-    terms, _ = terms_of(table, call.encoding.unit, call.types)
-    standing = Standing(regions, number, known, None if terms is None else terms.terms)
-    return FenceVersion(standing, names, table, digest, terms)
-
-
-def check_changes(schema: pa.Schema) -> None:
-    """Raise `BadArgument` unless these are the columns of changes of fences."""
-    check_fences(schema, (QUERY,) if CHANGE in schema.names else (QUERY, REGION), " and change")
-
-
-def changed(
-    version: FenceVersion, table: pa.Table, call: FenceCall, digest: bytes | None = None
-) -> tuple[FenceVersion, pa.Table]:
-    """The set after changes, one after the other, and what cannot be used. What raises has changed nothing.
-
-    ``digest`` is that of the set after them, where it is known.
-    """
-    check_changes(table.schema)
-    check_terms(table.schema, call.time_type, call.types)
-    standing, names, rows = version.standing, version.names, version.table
-    arrays, number, known = standing.regions.arrays, standing.number, standing.known
-    rejects: list[pa.Table] = []
-    for kind, part in changes_of(table):
-        given = as_keys(plain_values(part[QUERY]), call.query_type)
-        null = np.asarray(given.is_null())
-        fresh: tuple[Regions, NDArray[np.int64]] | None = None
-        wrong, odd = [(int(i), "query is null") for i in np.flatnonzero(null)], []
-        if kind == ADD and REGION in part.column_names:
-            found = regions_of(geometries_of(part), radii_of(part, "fences"), call.plan.earth, digested=False)
-            wrong += [(one.row, one.why) for one in found.bad if not null[one.row]]
-            odd = [(row, why) for row, why in terms_of(part, call.encoding.unit, call.types)[1] if not null[row]]
-            good = np.flatnonzero(~null[found.rows] & ~np.isin(found.rows, [row for row, _ in odd]))
-            fresh = taken(found.arrays, good), found.rows[good]
-        elif kind != REMOVE:
-            wrong = unknown_change(part) if kind != ADD else [(i, "region is null") for i in range(len(part))]
-        shown = part.drop_columns([REGION]) if REGION in part.column_names else part
-        rejects.append(refused_queries(shown, sorted(wrong), call.reject_schema, why.BAD_REGION))
-        rejects.append(refused_queries(shown, odd, call.reject_schema))
-        bad = {i for i, _ in wrong}
-        at = fresh[1] if fresh is not None else np.array([i for i in range(len(part)) if i not in bad], np.int64)
-        if fresh is None and kind != REMOVE:
-            continue
-        before = {name: i for i, name in enumerate(encode(names).to_list())} if len(names) else {}
-        touched = encode(given.take(pa.array(at))).to_list() if len(at) else []
-        kept = np.setdiff1d(np.arange(len(names)), [before[name] for name in touched if name in before])
-        last = {name: i for i, name in enumerate(touched)}  # of several of one name the last stands
-        chosen = np.array(sorted(last.values()), np.int64)
-        parts, numbers = [taken(arrays, kept)], [number[kept]]
-        labels, tables = [names.take(pa.array(kept))], [rows.take(pa.array(kept))]
-        if fresh is not None:
-            own = [number[before[touched[i]]] if touched[i] in before else -1 for i in chosen.tolist()]
-            numbered = np.array(own, np.int64)
-            numbered[numbered < 0] = known + np.arange(int((numbered < 0).sum()))
-            known = max(known, int(numbered.max(initial=-1)) + 1)
-            some = taken(fresh[0], chosen)
-            rejects.append(never_entered(some, at[chosen], shown, call))
-            parts.append(some)
-            numbers.append(numbered)
-            labels.append(given.take(pa.array(at[chosen])))
-            usable = part.take(pa.array(at[chosen]))
-            tables.append(usable.drop_columns([CHANGE]) if CHANGE in usable.column_names else usable)
-        arrays, number = joined(parts), np.concatenate(numbers)
-        names = pa.concat_arrays([one.cast(call.query_type) for one in labels])
-        rows = pa.concat_tables([one for one in tables if len(one)] or tables[:1], promote_options="permissive")
-    digest = _digest_after(version, table) if digest is None else digest
-    regions = RegionSet(arrays, index_of(arrays), np.arange(len(names)), (), "")
-    after = _version(regions, number, known, names, rows, digest, call)
-    return after, pa.concat_tables([call.reject_schema.empty_table(), *rejects])
-
-
-def _digest_after(version: FenceVersion, table: pa.Table) -> bytes:
-    return blake2b(version.digest + packed(table), digest_size=16).digest()
-
-
-def _kept(version: FenceVersion, table: pa.Table, call: FenceCall) -> tuple[FenceVersion, pa.Table]:
-    """The same, worked out once by a worker process for all of its buckets."""
-    key = _digest_after(version, table)
-    if key not in _KEPT:
-        _KEPT[key] = changed(version, table, call, key)
-        while len(_KEPT) > _MOST_KEPT:
-            _KEPT.popitem(last=False)
-    return _KEPT[key]
 
 
 class ChangingFenceBucket(LookingBucket):
@@ -210,11 +75,8 @@ class ChangingFenceBucket(LookingBucket):
 
     def change(self, table: pa.Table) -> pa.Table:
         """Take in changes of the fences, in order; those that cannot be used."""
-        before = self.version
-        self.version, rejects = _kept(before, table, self.call)
-        removed = np.flatnonzero(self.version.standing.places(before.standing.number) < 0)
-        for at in removed.tolist():
-            self._gone[int(before.standing.number[at])] = before.names[at]
+        self.version, rejects = changed(self.version, table, self.call)
+        self._gone |= self.version.gone
         return rejects
 
     def waits(self, stream: int) -> list[Waiting[Objects]]:
@@ -250,23 +112,25 @@ class ChangingFenceBucket(LookingBucket):
         settled = all(version is self.version for version, _ in self.known)
         current = self.version.standing
         happened = self.operator.push(released, current, self.complete, self._last, settled=settled)
-        number, names = self._names([*versions, self.version])
-        happened = happened._replace(fence=np.searchsorted(number, happened.fence))
-        table = fence_table(happened, self.call, names)
+        number, place = np.unique(happened.fence, return_inverse=True)
+        names = self._names([*versions, self.version], number)
+        table = fence_table(happened._replace(fence=place), self.call, names)
         self._tidy()
         self.output.add(len(table))
         return [table] if len(table) else []
 
-    def _names(self, versions: list[FenceVersion]) -> tuple[NDArray[np.int64], pa.Array]:
-        """The numbers of all fences there may be events of, in order, and their names."""
-        once = {id(version): version for version in versions}.values()
-        gone = np.array(list(self._gone), np.int64)
-        number = np.concatenate([*(version.standing.number for version in once), gone])
-        kind = self.call.query_type
-        labels = [version.names.cast(kind) for version in once]
-        names = pa.concat_arrays([*labels, pa.array([name.as_py() for name in self._gone.values()], kind)])
-        number, first = np.unique(number, return_index=True)
-        return number, names.take(pa.array(first))
+    def _names(self, versions: list[FenceVersion], number: NDArray[np.int64]) -> pa.Array:
+        """The names of fences by number: of those that stand in some set, and of those that were removed."""
+        labels, of = [pa.array([], self.call.query_type)], np.full(len(number), -1)
+        for version in versions:
+            place = version.standing.places(number)
+            own = np.flatnonzero((place >= 0) & (of < 0))
+            of[own] = sum(map(len, labels)) + np.arange(len(own))
+            labels.append(version.names(place[own]))
+        gone = np.flatnonzero(of < 0)
+        of[gone] = sum(map(len, labels)) + np.arange(len(gone))
+        labels.append(pa.array([self._gone[i].as_py() for i in number[gone].tolist()], self.call.query_type))
+        return pa.concat_arrays(labels).take(pa.array(of))
 
     def _tidy(self) -> None:
         """Forget the names of fences that nobody will hear of."""
@@ -305,8 +169,8 @@ class ChangingFenceBucket(LookingBucket):
         blocks = []
         for i, (version, rows) in enumerate(sets):
             digest = np.frombuffer(version.digest, np.uint8)
-            columns = {"table": version.table, "number": version.standing.number, "digest": digest}
-            blocks.append(_SETS + pack_columns("fences", columns, (i, version.standing.known), compression="zstd"))
+            columns = {"table": version.rows(), "number": version.number[version.places], "digest": digest}
+            blocks.append(_SETS + pack_columns("fences", columns, (i, version.known), compression="zstd"))
             blocks += [pack(part, 0, i) for part in rows.parts]
         if self._gone:
             names = pa.array([name.as_py() for name in self._gone.values()], self.call.query_type)
@@ -325,7 +189,9 @@ class ChangingFenceBucket(LookingBucket):
         self.known = []
         for block in given[_SETS]:
             columns, (_, known) = unpack_columns("fences", block[len(_SETS) :], copied=True)
-            self.version = self._version(columns["table"], columns["number"], known, columns["digest"].tobytes())
+            digest = columns["digest"].tobytes()
+            if digest != self.version.digest:
+                self.version = known_version(columns["table"], columns["number"], known, digest, self.call)
             self.known.append((self.version, Waiting()))
         for block in given[self.rows_tag]:
             _, i, rows = unpack(block)
@@ -339,21 +205,6 @@ class ChangingFenceBucket(LookingBucket):
         for block in given[_HELD]:
             columns, _ = unpack_columns(_WORD, block[len(_HELD) :], copied=True)
             self.operator.visits = whole_visits(from_columns(Visits, columns))
-
-    def _version(self, table: pa.Table, number: NDArray[np.int64], known: int, digest: bytes) -> FenceVersion:
-        """A set again: that of this worker process if it has it."""
-        if digest == self.version.digest:
-            return self.version
-        if digest not in _KEPT:
-            regions = NO_REGIONS
-            if len(table):
-                regions = regions_of(
-                    geometries_of(table), radii_of(table, "fences"), self.call.plan.earth, digested=False
-                )
-            names = as_keys(plain_values(table[QUERY]), self.call.query_type)
-            version = _version(regions, number, known, names, table, digest, self.call)
-            _KEPT[digest] = version, self.call.reject_schema.empty_table()
-        return _KEPT[digest][0]
 
     def follow(self, before: FenceBucket) -> None:
         """Go on from what was held as long as nothing had changed."""

@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from appulse.engines.bucket import fail_if_asked
 from appulse.engines.fences.bucket import FenceBucket
-from appulse.engines.fences.changing import ChangingFenceBucket, check_changes
+from appulse.engines.fences.changing import ChangingFenceBucket
+from appulse.engines.fences.versions import check_changes
 from appulse.engines.local import Local
 from appulse.engines.swapped import Swapped
 from appulse.errors import BadArgument

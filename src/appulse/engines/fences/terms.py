@@ -71,6 +71,24 @@ def terms_of(table: pa.Table, unit: str, types: Columns) -> tuple[TermSet | None
     return TermSet(Terms(ends, condition), texts), sorted(wrong)
 
 
+def both_terms(some: TermSet | None, n: int, others: TermSet | None, m: int) -> TermSet | None:
+    """The terms of n fences and of m others behind them; None where none has any."""
+    if some is None and others is None:
+        return None
+    texts: dict[str, int] = {text: i for i, text in enumerate(() if some is None else some.texts)}
+    parts = [_terms_of(some, n)]
+    own = _terms_of(others, m)
+    if others is not None and others.texts:
+        numbers = np.array([*(texts.setdefault(text, len(texts)) for text in others.texts), -1])
+        own = replace(own, condition=numbers[own.condition])
+    return TermSet(Terms.concat([*parts, own]), tuple(texts))
+
+
+def _terms_of(held: TermSet | None, n: int) -> Terms:
+    """The terms of n fences, which hold at all times where none are ``held``."""
+    return Terms(np.full(n, NEVER), np.full(n, -1)) if held is None else held.terms
+
+
 def check_terms(schema: pa.Schema, time_type: pa.DataType, types: Columns) -> None:
     """Raise `BadArgument` unless columns of terms have types that can serve."""
     if UNTIL in schema.names:

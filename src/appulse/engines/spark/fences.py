@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame
 
 from appulse.engines.fences.bucket import FenceBucket
 from appulse.engines.fences.call import resolve_fences
-from appulse.engines.fences.changing import ChangingFenceBucket, check_changes
+from appulse.engines.fences.changing import ChangingFenceBucket
+from appulse.engines.fences.versions import check_changes
 from appulse.engines.queries.call import CHANGE, CONDITION, UNTIL
 from appulse.engines.spark.changes import changes_for_all
 from appulse.engines.spark.grouped import spark_grouped

@@ -1,0 +1,247 @@
+"""Sets of fences that change: each is what changes made of the one before, and both hold on.
+
+Fences are kept in the order in which they came, whatever has become of them since; a set says which of them stand. So a
+change adds to what is there, and once most fences do not stand any more, what does is copied.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.engines.fences.call import check_fences, never_entered
+from appulse.engines.fences.terms import TermSet, both_terms, check_terms, terms_of
+from appulse.engines.queries.call import ADD, CHANGE, REMOVE, changes_of, refused_queries, unknown_change
+from appulse.model import defects as why
+from appulse.model.columns import plain_values
+from appulse.model.geometries import geometries_of
+from appulse.model.growing_regions import GrowingRegions
+from appulse.model.regions import NO_REGIONS, QUERY, REGION, RegionSet, radii_of, regions_of, taken
+from appulse.model.strings import encode
+from appulse.operators.changing_fences import Standing
+from appulse.queries.slots import GrowingTable, SlotsByKey, as_keys
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.engines.fences.call import FenceCall
+    from appulse.model.regions import Regions
+
+# Sets that a worker process keeps for its buckets.
+_MOST_KEPT = 4
+_KEPT: OrderedDict[bytes, tuple[FenceVersion, pa.Table]] = OrderedDict()
+# From so many fences on that do not stand, those that do are copied once they are fewer.
+_MANY_GONE = 1_000
+
+
+class FenceStore:
+    """All fences that came: their regions, names and rows, by place."""
+
+    def __init__(self, regions: Regions, names: pa.Array, rows: pa.Table) -> None:
+        self.regions = GrowingRegions(regions)
+        self.names = SlotsByKey(names.type)
+        self.names.add(names, 0)
+        self.rows = GrowingTable(rows)
+
+    def __len__(self) -> int:
+        return len(self.regions)
+
+    def add(self, regions: Regions, names: pa.Array, rows: pa.Table) -> None:
+        """Take in more."""
+        self.names.add(names, len(self))
+        self.regions.add(regions)
+        self.rows.add(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class FenceVersion:
+    """A set of fences: those of a store that ``stand``, each with the number that it keeps when it changes place.
+
+    ``gone`` are the numbers and names of fences that were removed by the changes that made it.
+    """
+
+    store: FenceStore
+    stands: NDArray[np.uint8]
+    number: NDArray[np.int64]
+    known: int
+    digest: bytes
+    terms: TermSet | None = None
+    gone: dict[int, Any] = field(default_factory=dict)
+
+    @cached_property
+    def standing(self) -> Standing:
+        """What the operator is given."""
+        search = self.store.regions.search
+        regions = RegionSet(self.store.regions.arrays, np.arange(len(self.stands)))
+        regions.found_by = replace(search, index=search.index._replace(stands=self.stands))
+        return Standing(regions, self.number, self.stands, self.known, None if self.terms is None else self.terms.terms)
+
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """Those that stand."""
+        return np.flatnonzero(self.stands)
+
+    def names(self, places: NDArray[np.int64]) -> pa.Array:
+        """The names of fences by place."""
+        return self.store.names.values.take(places)
+
+    def rows(self) -> pa.Table:
+        """The rows that say what stands."""
+        return self.store.rows.take(self.places)
+
+    def named(self, names: pa.Array) -> dict[bytes, int]:
+        """The places of fences that stand, of those with such names."""
+        room = np.zeros(len(self.store), np.uint8)
+        room[: len(self.stands)] = self.stands
+        found = self.store.names.find(names, room)
+        return dict(zip(encode(self.names(found)).to_list(), found.tolist(), strict=True)) if len(found) else {}
+
+    def without(self, places: NDArray[np.int64]) -> FenceVersion:
+        """The set without some fences."""
+        stands = self.stands.copy()
+        stands[places] = 0
+        return replace(self, stands=stands)
+
+    def with_more(
+        self, regions: Regions, number: NDArray[np.int64], names: pa.Array, rows: pa.Table, terms: TermSet | None
+    ) -> FenceVersion:
+        """The set with more fences."""
+        whole = self
+        if len(self.store) != len(self.stands) or _MANY_GONE + 2 * len(self.places) < len(self.stands):
+            whole = self._copied()
+        whole.store.add(regions, names, rows)
+        return replace(
+            whole,
+            stands=np.append(whole.stands, np.ones(len(number), np.uint8)),
+            number=np.append(whole.number, number),
+            known=max(self.known, int(number.max(initial=-1)) + 1),
+            terms=both_terms(whole.terms, len(whole.stands), terms, len(number)),
+        )
+
+    def _copied(self) -> FenceVersion:
+        """The same with a store of its own: one that others have added to is theirs."""
+        at = self.places
+        store = FenceStore(taken(self.store.regions.arrays, at), self.names(at), self.rows())
+        terms = None if self.terms is None else self.terms.take(at)
+        return replace(self, store=store, stands=np.ones(len(at), np.uint8), number=self.number[at], terms=terms)
+
+
+def version_of(
+    regions: Regions, number: NDArray[np.int64], known: int, rows: pa.Table, digest: bytes, call: FenceCall
+) -> FenceVersion:
+    """A set of fences, from the rows that say what they are."""
+    names = as_keys(plain_values(rows[QUERY]), call.query_type)
+    terms, _ = terms_of(rows, call.encoding.unit, call.types)
+    return FenceVersion(FenceStore(regions, names, rows), np.ones(len(names), np.uint8), number, known, digest, terms)
+
+
+def first_version(call: FenceCall) -> FenceVersion:
+    """The set that a call begins with."""
+    held = call.fences.get()
+    number = np.arange(len(held.names), dtype=np.int64)
+    rows = call.given_fences.take(pa.array(held.regions.rows))
+    digest = blake2b(call.fingerprint().encode(), digest_size=16).digest()
+    return version_of(held.regions.arrays, number, len(number), rows, digest, call)
+
+
+def check_changes(schema: pa.Schema) -> None:
+    """Raise `BadArgument` unless these are the columns of changes of fences."""
+    check_fences(schema, (QUERY,) if CHANGE in schema.names else (QUERY, REGION), " and change")
+
+
+def changed(version: FenceVersion, table: pa.Table, call: FenceCall) -> tuple[FenceVersion, pa.Table]:
+    """The set after changes, one after the other, and what cannot be used. What raises has changed nothing.
+
+    A worker process works this out once for all of its buckets.
+    """
+    digest = _digest_after(version, table)
+    if digest not in _KEPT:
+        _KEPT[digest] = _changed(replace(version, gone={}, digest=digest), table, call)
+        while len(_KEPT) > _MOST_KEPT:
+            _KEPT.popitem(last=False)
+    return _KEPT[digest]
+
+
+def _digest_after(version: FenceVersion, table: pa.Table) -> bytes:
+    """The digest of a set after changes."""
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    return blake2b(version.digest + stream.getvalue(), digest_size=16).digest()
+
+
+def known_version(
+    table: pa.Table, number: NDArray[np.int64], known: int, digest: bytes, call: FenceCall
+) -> FenceVersion:
+    """A set again: that of this worker process if it has it."""
+    if digest not in _KEPT:
+        arrays = NO_REGIONS.arrays
+        if len(table):
+            radii = radii_of(table, "fences")
+            arrays = regions_of(geometries_of(table), radii, call.plan.earth, digested=False).arrays
+        _KEPT[digest] = version_of(arrays, number, known, table, digest, call), call.reject_schema.empty_table()
+    return _KEPT[digest][0]
+
+
+def _changed(version: FenceVersion, table: pa.Table, call: FenceCall) -> tuple[FenceVersion, pa.Table]:
+    check_changes(table.schema)
+    check_terms(table.schema, call.time_type, call.types)
+    rejects = [call.reject_schema.empty_table()]
+    for kind, part in changes_of(table):
+        names = as_keys(plain_values(part[QUERY]), call.query_type)
+        null = np.asarray(names.is_null())
+        shown = part.drop_columns([REGION]) if REGION in part.column_names else part
+        if kind == ADD and REGION in part.column_names:
+            version, refused = _with_added(version, part, names, shown, call)
+            rejects += refused
+            continue
+        if kind == REMOVE:
+            wrong = [(int(i), "query is null") for i in np.flatnonzero(null)]
+            version = _with_removed(version, names.filter(pa.array(~null)))
+        else:
+            wrong = unknown_change(part) if kind != ADD else [(i, "region is null") for i in range(len(part))]
+        rejects.append(refused_queries(shown, wrong, call.reject_schema, why.BAD_REGION))
+    return version, pa.concat_tables(rejects)
+
+
+def _with_removed(version: FenceVersion, names: pa.Array) -> FenceVersion:
+    places = np.array(list(version.named(names).values()), np.int64)
+    gone = dict(zip(version.number[places].tolist(), version.names(places), strict=True)) if len(places) else {}
+    return replace(version.without(places), gone=version.gone | gone)
+
+
+def _with_added(
+    version: FenceVersion, part: pa.Table, names: pa.Array, shown: pa.Table, call: FenceCall
+) -> tuple[FenceVersion, list[pa.Table]]:
+    """The set with fences that are new or have changed place, and what cannot be used."""
+    null = np.asarray(names.is_null())
+    found = regions_of(geometries_of(part), radii_of(part, "fences"), call.plan.earth, digested=False)
+    terms, odd = terms_of(part, call.encoding.unit, call.types)
+    wrong = [(int(i), "query is null") for i in np.flatnonzero(null)]
+    wrong += [(one.row, one.why) for one in found.bad if not null[one.row]]
+    odd = [(row, reason) for row, reason in odd if not null[row]]
+    rejects = [
+        refused_queries(shown, sorted(wrong), call.reject_schema, why.BAD_REGION),
+        refused_queries(shown, odd, call.reject_schema),
+    ]
+    good = np.flatnonzero(~null[found.rows] & ~np.isin(found.rows, [row for row, _ in odd]))
+    touched = encode(names.take(pa.array(found.rows[good]))).to_list() if len(good) else []
+    # Of several of one name the last stands.
+    good = good[sorted({name: i for i, name in enumerate(touched)}.values())]
+    at, fresh = found.rows[good], taken(found.arrays, good)
+    own = names.take(pa.array(at))
+    before = version.named(own)
+    places = np.array([before.get(name, -1) for name in encode(own).to_list()] if len(own) else [], np.int64)
+    number = np.where(places >= 0, version.number[places], -1) if len(version.number) else np.full(len(at), -1)
+    number[number < 0] = version.known + np.arange(int((number < 0).sum()))
+    rejects.append(never_entered(fresh, at, shown, call))
+    rows = part.take(pa.array(at))
+    rows = rows.drop_columns([CHANGE]) if CHANGE in rows.column_names else rows
+    version = version.without(places[places >= 0])
+    return version.with_more(fresh, number, own, rows, None if terms is None else terms.take(at)), rejects
