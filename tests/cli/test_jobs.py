@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import appulse as ap
@@ -330,6 +332,23 @@ def test_a_stream_in_files_of_text_needs_no_schema(job: Path, spark: SparkSessio
     answers = jobs.build(jobs.load(job), spark, streaming=False)
     pd.testing.assert_frame_equal(in_order(answers.toPandas()), in_process(), check_dtype=False)  # Spark infers int
     assert jobs.build(jobs.load(job), spark).isStreaming
+    wrong(job, "header = true, ", "")
+    with pytest.raises(JobError, match=r"CSV files of source 'near' have no names.* header = true"):
+        jobs.build(jobs.load(job), spark)
+
+
+def test_a_source_may_be_one_file(job: Path, spark: SparkSession) -> None:
+    """Others beside it are not read; and times that Spark does not know are an error that says so."""
+    for seed, name in enumerate(("near", "far"), 1):
+        rows(seed).to_parquet(job.parent / name / "[all].parquet")
+        wrong(job, f'path = "{name}"', f'path = "{name}/[all].parquet"')
+    answers = jobs.build(jobs.load(job), spark, streaming=False)
+    pd.testing.assert_frame_equal(in_order(answers.toPandas()), in_process())
+    assert jobs.build(jobs.load(job), spark).isStreaming
+    nanos = pa.table({"id": [1], "time": pa.array([1], pa.timestamp("ns")), "x": [0.0], "y": [0.0]})
+    pq.write_table(nanos, job.parent / "near" / "[all].parquet")
+    with pytest.raises(ap.BadInput, match=r"times in nanoseconds.*coerce_timestamps='us'"):
+        jobs.build(jobs.load(job), spark, streaming=False)
 
 
 AGGREGATE = """\

@@ -31,13 +31,26 @@ def test_a_batch_that_is_there_is_not_written_again(spark: SparkSession, monkeyp
     monkeypatch.setattr(DataFrameWriterV2, "option", option)
     monkeypatch.setattr(DataFrameWriterV2, "create", written)
     monkeypatch.setattr(DataFrameWriterV2, "append", written)
-    monkeypatch.setattr(type(spark.catalog), "tableExists", lambda *_: bool(snapshots))
+    asked: list[str] = []
+
+    def exists(_: Any, table: str) -> bool:
+        asked.append(table)
+        return bool(snapshots)
+
+    monkeypatch.setattr(type(spark.catalog), "tableExists", exists)
     monkeypatch.setattr(IcebergSink, "_newest", lambda *_: max(snapshots))
     for numbers in ((0, 1), (1, 2), (2, 3)):  # each run begins with the batch that was the last one's, after a crash
         sink = sink_of(("iceberg", {"table": TABLE}), "sink", "q")
         for number in numbers:
             sink.write(spark.range(3), number, lambda: True, lambda: 3)
     assert snapshots == [0, 1, 2, 3]
+    assert len(asked) == 3  # once a run
+    monkeypatch.setattr(DataFrameWriterV2, "append", lambda _: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        sink.write(spark.range(3), 4, lambda: True, lambda: 3)
+    monkeypatch.setattr(DataFrameWriterV2, "append", written)
+    sink.write(spark.range(3), 4, lambda: True, lambda: 3)
+    assert (snapshots[-1], len(asked)) == (4, 4)
 
 
 def test_a_table_must_be_named() -> None:

@@ -49,12 +49,16 @@ def test_regions_answer_as_in_process(spark: SparkSession, tmp_path: Path) -> No
     assert found(pd.read_parquet(tmp_path / "out")) == expected
 
 
-def test_a_stream_warns_where_degrees_are_swapped(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_warns_where_degrees_are_swapped(spark: SparkSession, tmp_path: Path) -> None:
     rows = pd.DataFrame({"k": range(8), "t": np.arange(8.0), "lat": [8.02] * 8, "lon": [47.02] * 8})
     (tmp_path / "rows").mkdir()
     rows.to_parquet(tmp_path / "rows" / "1.parquet")
     frame = spark.readStream.schema("k long, t double, lat double, lon double").parquet(str(tmp_path / "rows"))
     zones = pd.DataFrame({"query": ["a"], "region": ["POLYGON ((8 47, 9 47, 9 48, 8 48, 8 47))"]})
+    for call in (ap.fence_events, ap.match_queries):
+        batch = call(ap.Stream(spark.createDataFrame(rows), "k", "t", ap.Position("lat", "lon")), zones)
+        with pytest.warns(ap.SwappedPlaces, match="would"):
+            assert batch.count() == 0
     events = ap.fence_events(ap.Stream(frame, key="k", time="t", value=ap.Position("lat", "lon")), zones)
     with pytest.warns(ap.SwappedPlaces, match="8 would"):
         ap.start(events, ("noop", {}), checkpoint=str(tmp_path / "checkpoint"), drain=True).awaitTermination()

@@ -28,6 +28,7 @@ from appulse.engines.queries.call import LocalQueries, resolve_queries
 from appulse.engines.schemas import column_type
 from appulse.engines.sensors.call import SensorSettings, resolve_sensors
 from appulse.engines.sensors.phenomena import PhenomenaSettings, resolve_phenomena
+from appulse.engines.spark.failures import reading
 from appulse.errors import BadArgument, JobError, NotBuilt
 from appulse.jobs.fields import options_of
 from appulse.jobs.files import files_at
@@ -396,7 +397,15 @@ def frame_of(
     if isinstance(source, ReplayTable):
         folder = (played or {}).get(name)
         source = _as_files(job, source) if folder is None else FilesTable(format="parquet", path=str(folder))
-    return _frame(job, source, spark, streaming=streaming)
+    with reading():
+        frame = _frame(job, source, spark, streaming=streaming)
+    if getattr(source, "format", None) == "csv" and frame.columns[:1] == ["_c0"] != [job.table.sources[name].key]:
+        raise JobError(
+            f"{job.file}: the CSV files of source {name!r} have no names of columns that were read. If their first "
+            'line has them, give options = { header = true }; else name them in order: schema = "id string, at '
+            'double, ...".'
+        )
+    return frame
 
 
 def _frame(
@@ -414,7 +423,8 @@ def _frame(
         reader = (spark.readStream if streaming else spark.read).format("kafka").options(**source.reading())
         messages: DataFrame = api.decode_messages(reader.load(), source.schema_, source.message)
         return messages
-    path, options = job.place(source.path), options_of(source.options)
+    path, filtered = _in_folder(job.place(source.path))
+    options = filtered | options_of(source.options)
     if source.max_files_per_trigger is not None and streaming:
         options["maxFilesPerTrigger"] = source.max_files_per_trigger
     if source.format == "delta":  # has the schema of its own
@@ -435,12 +445,15 @@ def _as_files(job: Job, source: ReplayTable) -> FilesTable:
             f"{job.file}: Spark cannot read {source.path} beforehand: it has no such format. Leave out sample, or give "
             "Parquet, CSV, JSON or ORC, without decode."
         )
-    place = Path(job.place(files.path))
-    if place.is_dir():
-        return FilesTable(format=files.format, path=str(place))
-    # A stream of Spark's is of a folder; this is the one file of it.
-    name = re.sub(r"([\\*?\[\]{}])", r"\\\1", place.name)
-    return FilesTable(format=files.format, path=str(place.parent), options={"pathGlobFilter": name})
+    return FilesTable(format=files.format, path=job.place(files.path))
+
+
+def _in_folder(path: str) -> tuple[str, dict[str, Any]]:
+    """A folder, and the options to read one file of it where the path is that file's: Spark streams folders."""
+    place = Path(path)
+    if not place.is_file():
+        return path, {}
+    return str(place.parent), {"pathGlobFilter": re.sub(r"([\\*?\[\]{}])", r"\\\1", place.name)}
 
 
 def _sample_of_readings(job: Job, spark: SparkSession) -> DataFrame:

@@ -65,7 +65,7 @@ def _told(error: ErrorDetails) -> tuple[tuple[int | str, ...], str]:
     where, context = error["loc"], error.get("ctx", {})
     match error["type"]:
         case "extra_forbidden":
-            return where, f"unknown key.{nearest(str(where[-1]), _known(where))}"
+            return where, f"unknown key.{_instead(str(where[-1]), _known(where))}"
         case "missing":
             return where, "is missing, and has no default."
         case "value_error":
@@ -81,6 +81,13 @@ def _told(error: ErrorDetails) -> tuple[tuple[int | str, ...], str]:
         case kind:
             wanted = _WANTED[kind].format(**context) if kind in _WANTED else error["msg"]
             return where, f"is {_shown(error['input'])}, wanted {wanted}."
+
+
+def _instead(key: str, known: list[str]) -> str:
+    """What to write in place of a key."""
+    if "value" in known and key.capitalize() in MODELS:
+        return f' The model of a value is in its table: value = {{ model = "{key.capitalize()}", ... }}.'
+    return nearest(key, known)
 
 
 def _known(where: tuple[int | str, ...]) -> list[str]:

@@ -42,6 +42,13 @@ _OUTSIDE = (
         "stream in its place, under the same name, and start again with the same checkpoint.",
     ),
     _Cause(
+        r"Illegal Parquet type: INT64 \((TIMESTAMP\(NANOS,\w+\))\)",
+        BadInput,
+        "A Parquet file has times in nanoseconds ({0}), which Spark does not read. Write them in microseconds "
+        "(pandas: to_parquet(..., coerce_timestamps='us')), or read them as whole numbers: appulse run --conf "
+        'spark.sql.legacy.parquet.nanosAsLong=true, with unit = "ns".',
+    ),
+    _Cause(
         r"(\S+) is not a Parquet file",
         BadInput,
         "The file {0} is no Parquet file. Put a good one in its place, under the same name, and start again with the "
@@ -101,6 +108,19 @@ def writing(place: str) -> Iterator[None]:
         raise
     except Exception as problem:
         if known := _quoted(problem) or _unwritable(problem, place, f"{_FULL}|{_BARRED}"):
+            raise known from problem
+        raise
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Raise an error of appulse for a file, database or broker that is not as Spark expects it."""
+    try:
+        yield
+    except AppulseError:
+        raise
+    except Exception as problem:
+        if known := _from_outside(problem):
             raise known from problem
         raise
 

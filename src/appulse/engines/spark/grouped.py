@@ -9,6 +9,7 @@ from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import ToGroups, ToThings, bucket_keys
 from appulse.engines.spark.sources import Sources, with_watermark_delay
 from appulse.engines.spark.stage import GroupBuckets, Stage
+from appulse.engines.spark.suspicions import suspicions
 from appulse.engines.spark.tagged import arrow_schema, as_struct, common_types, reject_type
 
 if TYPE_CHECKING:
@@ -62,13 +63,14 @@ def spark_grouped(
             return GroupBuckets(call, kind)
         return buckets(call, bucket_keys(tiling, grouped=call.grouped))
 
+    seen = None if sources.streaming else suspicions(sources.spark)
     operator = Operator(
         call,
         sources,
         routing=routing,
         refused=call.known_rejects,
         needs_newest=by_key,
-        stages=lambda tiling: [Stage(made(tiling), name)],
+        stages=lambda tiling: [Stage(made(tiling), name, seen=seen)],
         changes=changes,
         answers=as_struct(call.answer_schema, own),
         rejects=reject_type(key, time),

@@ -13,27 +13,29 @@ if TYPE_CHECKING:
 class IcebergSink:
     """Appends the batches of one query to a table, which is made at the first batch if it is not there.
 
-    What was written is read from the table's snapshots once, at the first batch of a run.
+    Whether it is there, and what was written, is read once, at the first batch of a run, and again after a failure.
     """
 
     def __init__(self, table: str, options: dict[str, Any], query: str) -> None:
         self._table, self._options, self._property = table, options, f"appulse-{query}"
-        self._last: int | None = None
+        self._there, self._last = False, -1
+        self._asked = False
 
     def write(self, frame: DataFrame, number: int) -> None:
         """Append a batch, unless an attempt before a crash has done so."""
-        spark = frame.sparkSession
-        there = spark.catalog.tableExists(self._table)
-        if self._last is None:
-            self._last = self._newest(spark) if there else -1
+        if not self._asked:
+            self._there = frame.sparkSession.catalog.tableExists(self._table)
+            self._last = self._newest(frame.sparkSession) if self._there else -1
+        self._asked = False
         if number > self._last:
             writer = frame.writeTo(self._table).options(**self._options)
             writer = writer.option(f"snapshot-property.{self._property}", str(number))
-            if there:
+            if self._there:
                 writer.append()
             else:
                 writer.using("iceberg").create()
-            self._last = number
+            self._there, self._last = True, number
+        self._asked = True
 
     def _newest(self, spark: SparkSession) -> int:
         """The last batch that is in the table; -1 if there is none."""

@@ -11,12 +11,14 @@ from zlib import crc32
 from appulse.engines.bucket import LAST
 from appulse.engines.spark.blobs import ANSWERS, END, METRICS, REJECTS, by_tag, metrics_blob, read_table, table_bytes
 from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of, outgrown
+from appulse.engines.spark.suspicions import Seen
 from appulse.model.defects import NO_SUCH_ROW, SAME_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import pyarrow as pa
+    from pyspark import Accumulator
 
     from appulse.engines.base import Call
     from appulse.engines.bucket import Bucket
@@ -77,6 +79,7 @@ class Stage:
     name: str
     lag: int = 0
     timed: bool = False  # whether it goes by time, though it is not the first
+    seen: Accumulator[Seen] | None = None  # where a batch query reports what looks wrong
 
     @property
     def call(self) -> Call[Any]:
@@ -137,6 +140,8 @@ class Stage:
     def at_once(self, key: int, blobs: list[bytes], newest: int | None = None) -> tuple[list[pa.Table], Sent]:
         """The answers of all there is, and what goes to the next stage: a batch query, whose streams have ended."""
         bucket, answers = self._ended(key, blobs, newest)
+        if self.seen is not None:
+            self.seen.add(Seen(int(bucket.levels().get("swapped", 0)), sum(map(len, answers))))
         for rejects in bucket.rejected:  # rows are never late in a batch, and its rejects are read apart
             for row in rejects.to_pylist():
                 if row["reason"] not in (SAME_TIME, NO_SUCH_ROW):

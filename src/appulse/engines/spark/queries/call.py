@@ -40,6 +40,7 @@ from appulse.engines.spark.queries.parts import matched_in_parts
 from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import plain_tiling
 from appulse.engines.spark.sources import Sources, default_partitions
+from appulse.engines.spark.suspicions import Seen, suspicions
 from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.spark.tagged import (
     ANSWER,
@@ -58,6 +59,8 @@ from appulse.operators.output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark import Accumulator
 
     from appulse.engines.spark.files import Folder
     from appulse.model.stream import Stream
@@ -127,7 +130,7 @@ def _matched(
     if frame.isStreaming:
         return rows.mapInArrow(_tagged_matcher(call, [held], schema), schema)
     # A batch is not asked for its metrics, and so many columns of nulls cost as much as the matching.
-    return rows.mapInArrow(_matcher(call, [held], answers), answers)
+    return rows.mapInArrow(_matcher(call, [held], answers, suspicions(rows.sparkSession)), answers)
 
 
 def _changing(call: QueryCall, sources: Sources, stream: Stream, queries: DataFrame) -> Operator:
@@ -210,7 +213,7 @@ def _schemas(call: QueryCall, stream: Stream) -> tuple[T.StructType, T.StructTyp
 
 
 def _matcher(
-    call: QueryCall, changes: Sequence[QueryDelta], schema: T.StructType
+    call: QueryCall, changes: Sequence[QueryDelta], schema: T.StructType, seen: Accumulator[Seen] | None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Answers alone."""
     arrow = arrow_schema(schema)
@@ -219,7 +222,9 @@ def _matcher(
         engine, output = standing(call, changes), Output(call.max_output)
         for table in gathered(batches):
             found, _ = _judged(engine, table, output)
-            engine.swapped.warn()
+            swapped = engine.swapped.taken()
+            if seen is not None:
+                seen.add(Seen(swapped, len(found)))
             for failed in engine.failed().to_pylist():  # the rejects of a batch are known without its answers
                 warnings.warn(f"A query was removed: {failed['values']}: {failed['detail']}", stacklevel=2)
             yield from found.cast(arrow).to_batches()
