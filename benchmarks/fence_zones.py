@@ -83,21 +83,34 @@ class Score:
     delay: float
 
 
-def visits_by_rule(
-    fixes: pd.DataFrame, zones: NDArray[Any], *, inner: float = 0.0, outer: float = 0.0, wait: float = 0.0
-) -> pd.DataFrame:
-    """Visits by point in polygon: in from a fix in the zone made smaller by ``inner``, out by one beyond it ``outer``.
+@dataclass(frozen=True)
+class Runs:
+    """Fixes in zones, wider by some margin: ``rows`` with thing, zone, fix, t, and the ``run`` of fixes they are in."""
 
-    With ``wait`` a thing is in only after so many seconds in the zone. Columns ``thing, zone, start, end``.
-    """
+    fixes: pd.DataFrame
+    points: NDArray[Any]
+    rows: pd.DataFrame
+
+
+def runs_in(fixes: pd.DataFrame, zones: NDArray[Any], outer: float = 0.0) -> Runs:
+    """Runs of fixes in zones, or not farther from them than ``outer``."""
     fixes = fixes.sort_values(["thing", "t"], kind="stable", ignore_index=True)
     points = shapely.points(fixes["x"], fixes["y"])
     wide = shapely.buffer(zones, outer) if outer else zones
     zone, fix = shapely.STRtree(points).query(wide, predicate="covers")
     rows = fixes.iloc[fix].assign(zone=zone, fix=fix).sort_values(["thing", "zone", "fix"], ignore_index=True)
-    # A run of fixes in a zone is a visit, if any of them is deep enough, and the first to be so begins it.
     follows = (rows["thing"].diff() == 0) & (rows["zone"].diff() == 0) & (rows["fix"].diff() == 1)
     rows["run"] = (~follows).cumsum()
+    return Runs(fixes, points, rows)
+
+
+def visits_by_rule(runs: Runs, zones: NDArray[Any], *, inner: float = 0.0, wait: float = 0.0) -> pd.DataFrame:
+    """Visits by point in polygon: a run is one, if any of its fixes is deep enough, and the first to be so begins it.
+
+    Deep enough is a fix in the zone made smaller by ``inner``, and with ``wait`` so many seconds after the run began.
+    Columns ``thing, zone, start, end``.
+    """
+    fixes, points, rows = runs.fixes, runs.points, runs.rows
     ends = rows.groupby("run")["fix"].max() + 1
     deep = rows["t"] >= rows.groupby("run")["t"].transform("min") + wait
     if inner:

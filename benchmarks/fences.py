@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,7 +43,7 @@ import shapely
 
 import appulse as ap
 from benchmarks.aside import aside
-from benchmarks.fence_zones import dense, make_zones, score, visits_by_rule
+from benchmarks.fence_zones import dense, make_zones, runs_in, score, visits_by_rule
 from benchmarks.harness import arguments, read_stream, report, say, scratch, timed, write_stream
 from examples.data_folder import data_at
 
@@ -62,6 +63,7 @@ _CHOICES = [(0.5, 0.1), *((enter, 0.01) for enter in (0.5, 0.6, 0.7, 0.8, 0.9))]
 _CHOICES += [(enter, 1e-4) for enter in (0.5, 0.6, 0.7, 0.9, 0.95)]
 
 
+@cache
 def tracks() -> pd.DataFrame:
     """Where cabs were, every 10 seconds: ``thing, t, x, y``."""
     path = data_at("sf_cabspotting/five_cabs.parquet")
@@ -87,6 +89,13 @@ def _generated(chance: np.random.Generator) -> pd.DataFrame:
         at = stops[leg] + place * (stops[leg + 1] - stops[leg]) + [37.76, -122.42]
         parts.append(pd.DataFrame({"thing": str(thing), "t": t, "latitude": at[:, 0], "longitude": at[:, 1]}))
     return pd.concat(parts, ignore_index=True)
+
+
+@cache
+def zones_around(n: int, seed: int = 0) -> NDArray[Any]:
+    """Polygons around what `tracks` has, made once."""
+    track = tracks()
+    return make_zones(track["x"].to_numpy(), track["y"].to_numpy(), n, seed)
 
 
 def fences_of(zones: NDArray[Any]) -> pa.Table:
@@ -161,7 +170,7 @@ def by_matching(fences: pa.Table, batch: pa.Table, value: Any) -> float:
 
 def in_bulk(track: pd.DataFrame, *, quick: bool) -> dict[str, float | None]:
     """Batches of a million fixes."""
-    zones = make_zones(track["x"].to_numpy(), track["y"].to_numpy(), _POLYGONS[quick])
+    zones = zones_around(_POLYGONS[quick])
     fences, whole = fences_of(zones), fleet(track, _BATCHES[quick] * _BATCH)
 
     def batches() -> Iterator[pa.Table]:
@@ -193,7 +202,7 @@ def in_bulk(track: pd.DataFrame, *, quick: bool) -> dict[str, float | None]:
 
 def moving(track: pd.DataFrame) -> dict[str, float | None]:
     """Fences of a large set change place."""
-    zones = make_zones(track["x"].to_numpy(), track["y"].to_numpy(), 100_000)
+    zones = zones_around(100_000)
     fixes = fleet(track, 1_000)
     stream = ap.Stream(None, key="thing", time="t", value=ap.Exact("x", "y"))
 
@@ -223,7 +232,7 @@ def moving(track: pd.DataFrame) -> dict[str, float | None]:
 
 def _one_batch(track: pd.DataFrame, folder: Path, *, quick: bool) -> tuple[pa.Table, pa.Table]:
     """Fences and fixes, also as files for others."""
-    zones = make_zones(track["x"].to_numpy(), track["y"].to_numpy(), _POLYGONS[quick])
+    zones = zones_around(_POLYGONS[quick])
     fences, batch = fences_of(zones), fleet(track, _BATCH)
     batch = batch.append_column("fix", pa.array(np.arange(len(batch))))
     pq.write_table(fences.rename_columns(["zone", "region"]), folder / "zones.parquet")
@@ -291,19 +300,20 @@ def against_sedona(spark: SparkSession, track: pd.DataFrame, folder: Path, *, qu
 def flicker(track: pd.DataFrame) -> dict[str, float | None]:
     """Rules on tracks with errors, against the truth."""
     chance = np.random.default_rng(1)
-    zones = make_zones(track["x"].to_numpy(), track["y"].to_numpy(), 1_000, seed=3)
+    zones = zones_around(1_000, seed=3)
     noise = {name: track[name] + chance.normal(0.0, SIGMA, len(track)) for name in ("x", "y")}
     fixes = track.assign(**noise)
-    truth = visits_by_rule(track, zones)
+    truth, runs = visits_by_rule(runs_in(track, zones), zones), runs_in(fixes, zones)
 
     def rated(name: str, found: pd.DataFrame) -> Score:
         rating = score(found, truth, DAYS)
         say(f"{name}: {rating.false_a_day:.1f} false a day, {rating.delay:.1f} s late, {rating.missed:.3f} missed")
         return rating
 
-    plain = rated("point in polygon", visits_by_rule(fixes, zones))
-    nested = [rated(f"nested, {d} m", visits_by_rule(fixes, zones, inner=d, outer=d)) for d in (5.0, 10.0, 20.0, 30.0)]
-    waits = [rated(f"wait {w} s", visits_by_rule(fixes, zones, wait=w)) for w in (10.0, 20.0, 30.0)]
+    plain = rated("point in polygon", visits_by_rule(runs, zones))
+    wide = [(d, runs_in(fixes, zones, d)) for d in (5.0, 10.0, 20.0, 30.0)]
+    nested = [rated(f"nested, {d} m", visits_by_rule(wider, zones, inner=d)) for d, wider in wide]
+    waits = [rated(f"wait {w} s", visits_by_rule(runs, zones, wait=w)) for w in (10.0, 20.0, 30.0)]
     rows = pa.Table.from_pandas(fixes.sort_values("t"), preserve_index=False)
     stream, fences = ap.Stream(rows, "thing", "t", ap.Gaussian("x", "y", sigma=SIGMA)), fences_of(zones)
     ours = []
@@ -332,7 +342,7 @@ def _at(ours: list[Score], delay: float) -> float:
 
 def on_spark(spark: SparkSession, track: pd.DataFrame, folder: Path, *, quick: bool) -> dict[str, float | None]:
     """Structured Streaming, a batch of half a million fixes at a time."""
-    zones = make_zones(track["x"].to_numpy(), track["y"].to_numpy(), _POLYGONS[quick])
+    zones = zones_around(_POLYGONS[quick])
     table, fences = fleet(track, 2 * _BATCH), fences_of(zones)
     source = write_stream(folder / "in", table, 4)
 

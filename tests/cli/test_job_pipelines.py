@@ -78,7 +78,11 @@ def test_brokers_and_tables_become_what_spark_takes(job: Path, monkeypatch: pyte
         ('topics = "near"', 'topics = "near"\ntopic = "x"', "sources.near.topic: unknown key. Did you mean 'topics'?"),
         ('topics = "near"', 'topics = "near"\npath = "x"', "sources.near.path: unknown key."),
         ('schema = "id STRING, at DOUBLE, x DOUBLE"\n', "", "sources.near.schema: is missing, and has no default."),
-        ('topics = "near"', 'topics = "near"\nposition = "x"', 'in its table: value = { model = "Position", ... }.'),
+        (
+            'topics = "near"',
+            'topics = "near"\nposition = "x"',
+            "sources.near.position: unknown key. The model of a value is in its table: value = {",
+        ),
         ('format = "kafka"', 'format = "kafak"', "sources.near.format: is 'kafak' (text). Did you mean 'kafka'?"),
         ('format = "jdbc"', 'format = "jbdc"', "sink.format: is 'jbdc' (text). Did you mean 'jdbc'?"),
         ('table = "pairs"', 'dbtable = "pairs"', "sink.table: is missing, and has no default."),
