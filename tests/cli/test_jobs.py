@@ -346,7 +346,8 @@ def test_a_source_may_be_one_file(job: Path, spark: SparkSession) -> None:
     pd.testing.assert_frame_equal(in_order(answers.toPandas()), in_process())
     assert jobs.build(jobs.load(job), spark).isStreaming
     nanos = pa.table({"id": [1], "time": pa.array([1], pa.timestamp("ns")), "x": [0.0], "y": [0.0]})
-    pq.write_table(nanos, job.parent / "near" / "[all].parquet")
+    for name in ("near", "far"):
+        pq.write_table(nanos, job.parent / name / "[all].parquet")
     with pytest.raises(ap.BadInput, match=r"times in nanoseconds.*coerce_timestamps='us'"):
         jobs.build(jobs.load(job), spark, streaming=False)
 

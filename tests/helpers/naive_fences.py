@@ -88,14 +88,21 @@ def mass(shape: Any, x: float, y: float, across: float, along: float, slope: flo
     return float(np.sum(weight * density * inside))
 
 
-def disc_mass(x: float, y: float, radius: float, across: float, along: float, slope: float) -> float:
-    """Pr{inside} of a disc around the origin, as `mass` has errors."""
-    edges = np.linspace(-0.5 * math.pi, 0.5 * math.pi, 2001)
+def disc_mass(
+    x: float, y: float, radius: float, across: float, along: float, slope: float, box: Sequence[float] = ()
+) -> float:
+    """Pr{inside} of a disc around the origin, as `mass` has errors; of its part in a box, cut where that begins."""
+    west, south, east, north = box or (-math.inf, -math.inf, math.inf, math.inf)
+    ends = max(west, x - 12.0 * across), min(east, x + 12.0 * across)
+    begin, end = (math.asin(min(1.0, max(-1.0, side / radius))) for side in ends)
+    bends = [sign * math.acos(min(1.0, abs(side) / radius)) for side in (south, north) for sign in (-1.0, 1.0)]
+    edges = np.union1d(np.linspace(begin, end, 2001), np.clip(bends, begin, end))
     half = 0.5 * np.diff(edges)[:, None]
     angle, weight = (edges[:-1, None] + half * (_NODES + 1.0)).ravel(), (half * _WEIGHTS).ravel()
     u, h = radius * np.sin(angle), radius * np.cos(angle)
     at = y + slope * (u - x)
-    inside = ndtr((h - at) / along) - ndtr((-h - at) / along)
+    low, high = np.maximum(-h, south), np.minimum(h, north)
+    inside = np.where(low < high, ndtr((high - at) / along) - ndtr((low - at) / along), 0.0)
     density = np.exp(-0.5 * ((u - x) / across) ** 2) / (across * math.sqrt(2 * math.pi))
     return float(np.sum(weight * density * inside * h))
 

@@ -138,6 +138,11 @@ def test_normal_rows_have_exact_probabilities(seed: int, least: float, value: ap
         for i, (text, (box, loads)) in enumerate(ranges.items())
     }
     asked |= cut
+    around = {
+        f"around {i}": (f"ST_DWithin(x, y, 'POINT ({b} {a})', 4) AND {text}", found)
+        for i, (text, found) in enumerate(ranges.items())
+    }
+    asked |= around
     asked["near"] = (f"ST_DWithin(x, y, 'POINT ({a} {b})', 2.5)", 2.5)
     queries = pa.table({"query": list(asked), "condition": [text for text, _ in asked.values()]})
     stream = _stream(rows, value, existence="real")
@@ -149,6 +154,10 @@ def test_normal_rows_have_exact_probabilities(seed: int, least: float, value: ap
                 p = sum(_in_box(row, x, y, error) * (row["load"] in loads) for x, y, loads in how)
             elif name in cut:
                 p = naive.mass(how[0], row["x"], row["y"], *error) * (row["load"] in how[1])
+            elif name in around:
+                parts = [np.subtract(part.bounds, (b, a, b, a)) for part in shapely.get_parts(how[0])]
+                masses = [naive.disc_mass(row["x"] - b, row["y"] - a, 4.0, *error, part.tolist()) for part in parts]
+                p = sum(masses) * (row["load"] in how[1])
             elif name == "near":
                 p = naive.disc_mass(row["x"] - a, row["y"] - b, how, *error)
             else:

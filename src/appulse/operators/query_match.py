@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtri
 
+from appulse.kernels.clipped_discs import clipped_discs
 from appulse.kernels.gaussian import interval_masses
 from appulse.kernels.near_regions import Readings
 from appulse.kernels.normal_boxes import box_masses
@@ -195,9 +196,18 @@ def _in_parts(
     """The probability that some rows lie in the part of a region that is within ranges, pair by pair."""
     if not len(at):
         return np.empty(0)
-    parts, which = np.unique(np.column_stack([region, ranges]), axis=0, return_inverse=True)
-    outlines = clipped(queries.regions.arrays, parts[:, 0].astype(np.int64), parts[:, 1:3], parts[:, 3:])
-    return mass(outlines, which.reshape(-1), rows.at[at], rows.scale[at], rows.spread[at], rows.earth)
+    arrays, found = queries.regions.arrays, np.empty(len(at))
+    radius = arrays.radius[region]
+    disc, rest = np.flatnonzero(~np.isnan(radius)), np.flatnonzero(np.isnan(radius))
+    if len(disc):
+        own, centre = at[disc], arrays.centre[region[disc], :2].copy()
+        part = np.empty(len(disc))
+        clipped_discs(rows.at[own], centre, radius[disc], ranges[disc], rows.scale[own], part)
+        found[disc] = part
+    parts, which = np.unique(np.column_stack([region, ranges])[rest], axis=0, return_inverse=True)
+    outlines, own = clipped(arrays, parts[:, 0].astype(np.int64), parts[:, 1:3], parts[:, 3:]), at[rest]
+    found[rest] = mass(outlines, which.reshape(-1), rows.at[own], rows.scale[own], rows.spread[own], rows.earth)
+    return found
 
 
 def _in_regions(queries: QuerySet, rows: Normals, threshold: float | None) -> Found | None:

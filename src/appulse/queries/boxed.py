@@ -54,14 +54,14 @@ class Smaller:
 def is_product(
     boxes: Sequence[Box],
     kept: NDArray[np.int64],
-    disc: NDArray[np.bool_],
+    cut: NDArray[np.bool_],
     normal: Collection[str],
     planar: Collection[str],
 ) -> NDArray[np.bool_]:
     """Whether the probability of queries is a product over columns, or a sum of such: their boxes are apart.
 
     They are those ``kept``; columns are ``normal`` or not. Of two, which are ``planar``, a region may be: its mass is
-    known within ranges of them, too, unless it is a ``disc``.
+    known within ranges of them where these may have ``cut`` it.
     """
     bounds = {column.name for box in boxes for column in box}
     if len(boxes) > _MOST_APART or any(set(normal) & set(ordered_columns(name) or ()) for name in bounds):
@@ -71,4 +71,4 @@ def is_product(
         for b in boxes[:i]:
             gaps = [(a[axis][1] < b[axis][0]) | (b[axis][1] < a[axis][0]) for axis in set(a) & set(b)]
             apart &= np.logical_or.reduce([np.zeros(len(kept), bool), *(gap[kept] for gap in gaps)])
-    return apart & ~disc if bounds & set(planar) else apart
+    return apart & cut if bounds & set(planar) else apart

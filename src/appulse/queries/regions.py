@@ -114,13 +114,13 @@ class QueryRegions:
         """The numbers of the regions of queries; -1 where there is none."""
         return self._of_slot[slots] if self else np.full(len(slots), -1)
 
-    def discs(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Whether the regions of queries are discs."""
+    def are_cut(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Whether the mass of what queries ask for is known within ranges of places: not of discs on an Earth."""
         number = self.of(slots)
-        found = np.zeros(len(number), bool)
+        found = np.ones(len(number), bool)
         there = np.flatnonzero(number >= 0)
-        if len(there):
-            found[there] = ~np.isnan(self.arrays.radius[number[there]])
+        if len(there) and self.earth is not None:
+            found[there] = np.isnan(self.arrays.radius[number[there]])
         return found
 
     def bounds(self, slots: NDArray[np.int32]) -> dict[str, Range]:

@@ -477,7 +477,7 @@ class QuerySet:
         self._state[slots] |= np.where(bare, _ALONE, np.uint8(0))
         if self._normal:
             planar = {self._place.x, self._place.y} if self._place is not None else set()
-            normal = exact & is_product(one.boxes.boxes, kept, self.regions.discs(slots), self._normal, planar)
+            normal = exact & is_product(one.boxes.boxes, kept, self.regions.are_cut(slots), self._normal, planar)
             self._state[slots] |= np.where(normal, _NORMAL, np.uint8(0))
             self.samples |= not normal.all()
             self.several |= bool((normal & (possible > 1)).any())
