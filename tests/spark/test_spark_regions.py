@@ -59,6 +59,7 @@ def test_spark_warns_where_degrees_are_swapped(spark: SparkSession, tmp_path: Pa
         batch = call(ap.Stream(spark.createDataFrame(rows), "k", "t", ap.Position("lat", "lon")), zones)
         with pytest.warns(ap.SwappedPlaces, match="would"):
             assert batch.count() == 0
+    zones["query"] = "b"  # another call: workers report once for each
     events = ap.fence_events(ap.Stream(frame, key="k", time="t", value=ap.Position("lat", "lon")), zones)
     with pytest.warns(ap.SwappedPlaces, match="8 would"):
         ap.start(events, ("noop", {}), checkpoint=str(tmp_path / "checkpoint"), drain=True).awaitTermination()

@@ -73,9 +73,9 @@ class ChangingFenceBucket(LookingBucket):
         times = [super().due, *(rows.due for _, rows in self.known), self.operator.due]
         return min((time for time in times if time is not None), default=None)
 
-    def change(self, table: pa.Table) -> pa.Table:
-        """Take in changes of the fences, in order; those that cannot be used."""
-        self.version, rejects = changed(self.version, table, self.call)
+    def change(self, table: pa.Table, block: bytes | None = None) -> pa.Table:
+        """Take in changes of the fences, in order, which came as a block; those that cannot be used."""
+        self.version, rejects = changed(self.version, table, self.call, block)
         self._gone |= self.version.gone
         return rejects
 
@@ -86,7 +86,7 @@ class ChangingFenceBucket(LookingBucket):
     def receive(self, given: Blobs) -> None:
         """Take in changes of the fences, which count for the readings that came with them."""
         self._changes = given[CHANGES]
-        refused = [self.change(unpacked(block[9:])) for block in self._changes]
+        refused = [self.change(unpacked(block[9:]), block) for block in self._changes]
         if self.reports:
             self.rejected += refused
 
@@ -152,7 +152,7 @@ class ChangingFenceBucket(LookingBucket):
     def hold_again(self, given: Blobs) -> None:
         """Take in changes of the fences, and readings that came with them."""
         for block in given[CHANGES]:
-            self.change(unpacked(block[9:]))
+            self.change(unpacked(block[9:]), block)
         super().hold_again(given)
 
     def again(self, numbers: Sequence[int], arrays: Mapping[str, NDArray[Any]]) -> None:  # noqa: ARG002

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
+from os import urandom
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from appulse.engines.fences.call import FenceCall
     from appulse.model.regions import Regions
 
+_DIGEST = 16
 # Sets that a worker process keeps for its buckets.
 _MOST_KEPT = 4
 _KEPT: OrderedDict[bytes, tuple[FenceVersion, pa.Table]] = OrderedDict()
@@ -146,7 +148,7 @@ def first_version(call: FenceCall) -> FenceVersion:
     held = call.fences.get()
     number = np.arange(len(held.names), dtype=np.int64)
     rows = call.given_fences.take(pa.array(held.regions.rows))
-    digest = blake2b(call.fingerprint().encode(), digest_size=16).digest()
+    digest = blake2b(call.fingerprint().encode(), digest_size=_DIGEST).digest()
     return version_of(held.regions.arrays, number, len(number), rows, digest, call)
 
 
@@ -155,25 +157,21 @@ def check_changes(schema: pa.Schema) -> None:
     check_fences(schema, (QUERY,) if CHANGE in schema.names else (QUERY, REGION), " and change")
 
 
-def changed(version: FenceVersion, table: pa.Table, call: FenceCall) -> tuple[FenceVersion, pa.Table]:
+def changed(
+    version: FenceVersion, table: pa.Table, call: FenceCall, block: bytes | None = None
+) -> tuple[FenceVersion, pa.Table]:
     """The set after changes, one after the other, and what cannot be used. What raises has changed nothing.
 
-    A worker process works this out once for all of its buckets.
+    Changes that came to several buckets as a ``block`` are worked out once by a worker process.
     """
-    digest = _digest_after(version, table)
+    if block is None:
+        return _changed(replace(version, gone={}, digest=urandom(_DIGEST)), table, call)
+    digest = blake2b(version.digest + block, digest_size=_DIGEST).digest()
     if digest not in _KEPT:
         _KEPT[digest] = _changed(replace(version, gone={}, digest=digest), table, call)
         while len(_KEPT) > _MOST_KEPT:
             _KEPT.popitem(last=False)
     return _KEPT[digest]
-
-
-def _digest_after(version: FenceVersion, table: pa.Table) -> bytes:
-    """The digest of a set after changes."""
-    stream = pa.BufferOutputStream()
-    with pa.ipc.new_stream(stream, table.schema) as writer:
-        writer.write_table(table)
-    return blake2b(version.digest + stream.getvalue(), digest_size=16).digest()
 
 
 def known_version(
