@@ -204,6 +204,8 @@ def _in_parts(
         part = np.empty(len(disc))
         clipped_discs(rows.at[own], centre, radius[disc], ranges[disc], rows.scale[own], part)
         found[disc] = part
+    if not len(rest):
+        return found
     parts, which = np.unique(np.column_stack([region, ranges])[rest], axis=0, return_inverse=True)
     outlines, own = clipped(arrays, parts[:, 0].astype(np.int64), parts[:, 1:3], parts[:, 3:]), at[rest]
     found[rest] = mass(outlines, which.reshape(-1), rows.at[own], rows.scale[own], rows.spread[own], rows.earth)
