@@ -5,6 +5,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
   const MARGIN = 40; // of the map, in its own units
+  const FEW = 20; // regions
   const rows = [...document.querySelectorAll("#events button")];
   let now = 0, timer = 0, chosen = -1;
 
@@ -122,13 +123,18 @@
     }
   }
 
-  // Each region once, in the colour of who is in it.
+  // Each region once, in the colour of who is in it; names of all only where there are few.
   function drawRegions(meets, view) {
     data.regions.forEach((rings, i) => {
       const one = meets.find((some) => some.region === i);
       const d = rings.map((ring) => line(ring.map(at)) + (ring.length > 2 ? "Z" : "")).join("");
       const colours = { stroke: one ? ink(one) : "var(--quiet)", fill: one ? ink(one) : "none" };
       make("path", { class: one ? "fence inside" : "fence", ...colours, d }, view);
+      if (!one && data.regions.length > FEW) return;
+      const [x, y] = rings.flat().map(at).reduce((top, spot) => (spot[1] < top[1] ? spot : top), [0, Infinity]);
+      if (y === Infinity) return;
+      const name = data.happenings.find((some) => some.region === i).facts[1];
+      make("text", { class: "place", x, y: y - 5, "text-anchor": "middle" }, view, name);
     });
   }
 

@@ -140,7 +140,7 @@ def _data(
             }
         )
     drawn = {region: place for place, region in enumerate(dict.fromkeys(one.region for one in shown))}
-    at = tracks.at[rows]
+    corners = [ring for region in drawn if region is not None for ring in outlines[region]]
     return {
         "zero": zero / 1000,
         "stamps": tracks.stamps,
@@ -151,7 +151,7 @@ def _data(
         "none": wording.none,
         "height": HEIGHT,
         "width": WIDTH,
-        "box": rounded([*at.min(axis=0), *at.max(axis=0)], 8),
+        "box": rounded(_box(tracks.at[rows], corners), 8),
         "scale": [LEFT, WIDTH - RIGHT],
         "things": things,
         "regions": [
@@ -170,6 +170,17 @@ def _data(
             for place, one in enumerate(shown)
         ],
     }
+
+
+def _box(at: NDArray[np.float64], outlines: list[NDArray[np.float64]]) -> list[float]:
+    """Around places and outlines, as far as these do not make it more than three times as wide."""
+    low, high = at.min(axis=0), at.max(axis=0)
+    wide = max(high - low)
+    if outlines:
+        corners = np.concatenate(outlines)
+        low = np.minimum(low, np.maximum(corners.min(axis=0), low - wide))
+        high = np.maximum(high, np.minimum(corners.max(axis=0), high + wide))
+    return [*low.tolist(), *high.tolist()]
 
 
 def _body(shown: list[Happening], tracks: Tracks, clock: Clock, wording: Wording) -> str:
