@@ -103,6 +103,12 @@ class Room(NamedTuple):
 
 
 @kernel
+def _room_for(n: int) -> Room:
+    """Room for so many rows: to ask for that of a large window takes longer than a few look-ups."""
+    return Room(np.empty(n, np.float64), np.empty(n, np.uint8), np.empty(n + 1, np.int64))
+
+
+@kernel
 def scan(
     probe: Probe, epsilon: float, begin: Whole, end: Whole, rows: WindowRows, balls: Balls, room: Room
 ) -> tuple[int, int, int]:
@@ -218,8 +224,7 @@ def sweep(
     use_grid = heads.shape[0] > 0
     count = 0
     beside = 0
-    rows = np.empty(centre.shape[0] + 1, np.int64)
-    room = Room(np.empty(centre.shape[0], np.float64), np.empty(centre.shape[0], np.uint8), rows)
+    room = _room_for(0)
     codes, starts = np.empty(_MOST_CELLS + 1, np.int64), np.empty(_MOST_CELLS + 1, np.int64)
     low_cell = np.zeros(3, np.int64)
     high_cell = np.zeros(3, np.int64)
@@ -258,12 +263,14 @@ def sweep(
                     cells = cells * extent if extent <= _MOST_CELLS and cells <= _MOST_CELLS else _MOST_CELLS + 1
                 dense = cells > _MOST_CELLS or cells > linked - low
             if dense:
+                if room.flags.shape[0] < linked - low:
+                    room = _room_for(centre.shape[0])
                 probe = Probe(a_centre[p], a_radius[p], a_variance[p], spare, a_group[p], oldest, newest)
                 reached, within, near = scan(probe, epsilon, low, linked, window, balls, room)
                 pruned = reached - within
                 unlikely = within - near
                 for i in range(near):
-                    j = low + rows[i]
+                    j = low + room.rows[i]
                     if check_differ and (differ[j] == 0 or a_differ[p] == 0 or differ[j] == a_differ[p]):
                         reached -= 1
                         continue
@@ -277,7 +284,7 @@ def sweep(
                     probe = Probe(a_centre[p], _EVERYWHERE, a_variance[p], 1.0, a_group[p], oldest, newest)
                     _, _, near = scan(probe, epsilon, low, linked, window, balls, room)
                     for i in range(near):
-                        j = low + rows[i]
+                        j = low + room.rows[i]
                         if check_differ and (differ[j] == 0 or a_differ[p] == 0 or differ[j] == a_differ[p]):
                             continue
                         if count + beside == capacity:

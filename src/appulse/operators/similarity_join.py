@@ -23,8 +23,8 @@ from appulse.operators.answers import NO_ANSWERS, Answers
 from appulse.operators.audit import NOTHING, Audit, Noted, in_windows
 from appulse.operators.cost import Probes
 from appulse.operators.estimate import Estimate, estimated
+from appulse.operators.few_points import FewPoints
 from appulse.operators.held_pairs import leading, values_of
-from appulse.operators.join_windows import JoinWindows
 from appulse.operators.one_dimension import matches, prepare
 from appulse.operators.output import Watch, explodes
 from appulse.operators.pairs import (
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from appulse.operators.store import LineIndex, WindowBuffer
     from appulse.windows.frames import Rule
 
-_FIRST_CAPACITY = 1 << 15
 # Rows of a push from which on it is estimated what it will bring forth, and rows after which that is done again.
 _ESTIMATED_FROM, _ESTIMATED_EVERY = 512, 100_000
 _PROBES = 256  # arrivals that are looked at for what an index costs
@@ -63,7 +62,7 @@ _FEWER_SAMPLES = (
 
 
 @dataclass
-class SimilarityJoin(JoinWindows):
+class SimilarityJoin(FewPoints):
     """The state: the windows, and how many pairs each bound decided. ``push`` takes ``(stream, lane, rows)``."""
 
     def __post_init__(self) -> None:
@@ -72,13 +71,15 @@ class SimilarityJoin(JoinWindows):
         self._come = 0  # rows since the last estimate
         self._audit, self.noted = Audit.of_plan(self.plan, self.counts), NOTHING  # pairs of audited rows
         self._matching = Watch(0, _matching_samples, values=True)  # samples that match, of the push at hand
-        self._out = (np.empty(_FIRST_CAPACITY, np.int64), np.empty(_FIRST_CAPACITY, np.int64))
 
     def push(self, batches: Sequence[tuple[int, int, Objects]], presence: Sequence[ExistenceTable] = ()) -> Answers:
         """Answer the rows against the windows and each other, and keep them.
 
         Where windows are uncertain ``presence`` has the rows that those of the batches' groups held.
         """
+        if (few := self._few(batches)) is not None:
+            self._come += sum(len(rows) for _, _, rows in batches)
+            return few
         for i, news in enumerate(presence):
             self._present.learn(news, self._groups, forget=i == 0 and not self.plan.changes)
         arrivals = self._admit(batches)

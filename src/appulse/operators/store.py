@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from appulse.kernels.arrays import Moments, Samples
+from appulse.kernels.few import Points, Window
 from appulse.kernels.grid import END, Grid, link_rest, relink
 from appulse.kernels.moments import most_variances, shapes
 from appulse.kernels.sweep import Balls, WindowRows
@@ -187,6 +188,22 @@ class WindowBuffer:
         if len(self.heads):
             self._oversized += int((self.sizes[-n:] > self.cells.cap).sum())
 
+    def room_for_points(self, key: Bytes, n: int) -> tuple[Window, int, int]:
+        """Append the keys of ``n`` exact points, for whom there is room then; between which rows the others are."""
+        self._come += n
+        self.arrived += n
+        self.key.extend(key.offsets, key.data)
+        end = self.rows.grow(n).start
+        begin = self.rows.begin
+        columns = (self.time, self.rank, self.rank_max, self.mass, self.reach, self.radius, self.extent)
+        more = (self.variance, self.centre, self.group, self.differ)
+        return Window(*[column.data for column in columns + more]), begin, end
+
+    @property
+    def points(self) -> Points:
+        """What pairs of exact points are told by, where all keys are words."""
+        return Points(self.time.view, self.mass.view, self.key.values.view(np.uint64))
+
     def _extend_some(self, objects: Objects, new: slice) -> None:
         """Fill in the columns that some plans have."""
         if self.frame is not None:
@@ -301,6 +318,19 @@ class WindowBuffer:
             self._choose(some(probes(), PROBES))
         self.heads = np.full((1 << max(8, (2 * n).bit_length())) + 1, END, np.int64)
         relink(self.linked, self.grid)
+
+    def stands(self, more: int) -> bool:
+        """Whether the index is as `prepare_index` would leave it after so many more rows."""
+        n = len(self) + more
+        if self.line is not None:
+            return False
+        if self._index == "dense" or (self._index == "auto" and n < _GRID_FROM):
+            return not len(self.heads)
+        if self.choice is None or not self.choice.stands(self._come + more):
+            return False
+        if self._index == "auto" and self.choice.index == "scan":
+            return not len(self.heads)
+        return len(self.heads) > n and self._oversized + more <= self._most_oversized
 
     def _choose(self, probes: Probes) -> None:
         """Settle which index it is, and the grid's cells; a grid of other cells is built anew."""
