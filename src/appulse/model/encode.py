@@ -26,6 +26,7 @@ from appulse.model.defects import (
     shown_values,
 )
 from appulse.model.encoding import Encoding, check_dimensions
+from appulse.model.few import FEW, FewRows
 from appulse.model.filled import OBSERVED, Fill, with_ways
 from appulse.model.motion import Straight
 from appulse.model.objects import Objects, contents
@@ -61,8 +62,18 @@ _POINTS = 64  # of a position, where its coordinates are asked for
 
 def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
     """Objects of the good rows, in the order of the table, and the bad rows as rejects."""
+    if len(table) <= FEW and (few := _few(table, encoding)) is not None:
+        return few, encoding.no_rejects
     rows, rejects = checked(table, encoding)
     return objects_of(rows, encoding), rejects
+
+
+def _few(table: pa.Table, encoding: Encoding) -> Objects | None:
+    """A few rows, where they are plain and good."""
+    seen = encoding.seen
+    if seen.short != table.schema:
+        seen.short, seen.few = table.schema, FewRows.of(encoding, table.schema)
+    return None if seen.few is None else seen.few.read(table, encoding)
 
 
 def objects_of(rows: ValidRows, encoding: Encoding) -> Objects:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.carried import Columns
+    from appulse.model.few import FewRows
     from appulse.model.filled import Fill
     from appulse.model.motion import Motion
 
@@ -54,12 +55,14 @@ class Seen:
     """The schemas of the latest tables of a stream: pushes mostly have one, and it is looked at once.
 
     ``fits`` is one that passed `check_columns`, ``plain`` one of plain types, with the columns to read of it; None of
-    them means all.
+    them means all. ``few`` is how a few rows are read of one that is ``short``; None: as many are.
     """
 
     fits: pa.Schema | None = None
     plain: pa.Schema | None = None
     read: list[str] | None = None
+    short: pa.Schema | None = None
+    few: FewRows | None = None
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,8 @@ _NAMES = {
 _PART = re.compile(r"\s*+((?:[0-9]++(?:\.[0-9]++)?|\.[0-9]++)(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z]+)\s*(?:,|and\b)?")
 _MOST_SHOWN = 100
 _WIDE = Context(prec=76)
-_PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
+#: Microseconds of the units of timestamps, but for nanoseconds.
+PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 # Times and durations stay below these, so that their sums fit int64 (about 146,000 and 73,000 years).
 _MOST_TIME, _MOST_DURATION = 2.0**62, 2.0**61
 #: Before every time there is.
@@ -124,7 +125,7 @@ def to_micros(array: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np
         whole = array.view(pa.int64())
         if kind.unit == "ns":
             return without_nulls(whole) // 1_000, null, strange
-        return _scaled(whole, _PER_ARROW_UNIT[kind.unit], null, strange)
+        return _scaled(whole, PER_ARROW_UNIT[kind.unit], null, strange)
     if pa.types.is_integer(kind) and unit != "ns":
         return _scaled(array, UNITS[unit], null, strange)
     if pa.types.is_integer(kind):
@@ -153,7 +154,7 @@ def from_micros(micros: NDArray[np.int64], kind: pa.DataType, unit: str) -> pa.A
     if pa.types.is_null(kind):
         return pa.nulls(len(micros))
     if pa.types.is_timestamp(kind):
-        values = micros * 1_000 if kind.unit == "ns" else micros // _PER_ARROW_UNIT[kind.unit]
+        values = micros * 1_000 if kind.unit == "ns" else micros // PER_ARROW_UNIT[kind.unit]
         return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
     if pa.types.is_date(kind):
         return pa.array(micros).view(pa.timestamp("us")).cast(kind, safe=False)
