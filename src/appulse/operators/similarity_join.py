@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from appulse.operators.store import LineIndex, WindowBuffer
     from appulse.windows.frames import Rule
 
+_FIRST_CAPACITY = 1 << 15
 # Rows of a push from which on it is estimated what it will bring forth, and rows after which that is done again.
 _ESTIMATED_FROM, _ESTIMATED_EVERY = 512, 100_000
 _PROBES = 256  # arrivals that are looked at for what an index costs
@@ -71,6 +72,7 @@ class SimilarityJoin(FewPoints):
         self._come = 0  # rows since the last estimate
         self._audit, self.noted = Audit.of_plan(self.plan, self.counts), NOTHING  # pairs of audited rows
         self._matching = Watch(0, _matching_samples, values=True)  # samples that match, of the push at hand
+        self._out = (np.empty(_FIRST_CAPACITY, np.int64), np.empty(_FIRST_CAPACITY, np.int64))
 
     def push(self, batches: Sequence[tuple[int, int, Objects]], presence: Sequence[ExistenceTable] = ()) -> Answers:
         """Answer the rows against the windows and each other, and keep them.

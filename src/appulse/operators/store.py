@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from appulse.kernels.arrays import Moments, Samples
-from appulse.kernels.few import Points, Window
+from appulse.kernels.few_points import Columns, Stand
 from appulse.kernels.grid import END, Grid, link_rest, relink
 from appulse.kernels.moments import most_variances, shapes
 from appulse.kernels.sweep import Balls, WindowRows
@@ -188,21 +188,22 @@ class WindowBuffer:
         if len(self.heads):
             self._oversized += int((self.sizes[-n:] > self.cells.cap).sum())
 
-    def room_for_points(self, key: Bytes, n: int) -> tuple[Window, int, int]:
-        """Append the keys of ``n`` exact points, for whom there is room then; between which rows the others are."""
+    def takes_points(self, n: int) -> bool:
+        """Whether the short way has room for so many exact points more: all keys are words, and the index stands."""
+        return self.key.words and self.stands(n)
+
+    def room_for_points(self, key: Bytes, n: int, span: int) -> tuple[Stand, Columns]:
+        """Append the keys of ``n`` exact points; where the window stands, and its columns, with room for the others."""
         self._come += n
         self.arrived += n
         self.key.extend(key.offsets, key.data)
         end = self.rows.grow(n).start
-        begin = self.rows.begin
+        stand = Stand(self.rows.begin, end, self.linked, self.base, span, self.key.values.view(np.uint64))
         columns = (self.time, self.rank, self.rank_max, self.mass, self.reach, self.radius, self.extent)
-        more = (self.variance, self.centre, self.group, self.differ)
-        return Window(*[column.data for column in columns + more]), begin, end
-
-    @property
-    def points(self) -> Points:
-        """What pairs of exact points are told by, where all keys are words."""
-        return Points(self.time.view, self.mass.view, self.key.values.view(np.uint64))
+        more = (self.variance, self.centre, self.group, self.differ, self.cell, self.following)
+        cells = self.cells
+        index = (self.heads, cells.dims, 1.0 / cells.side, cells.cap, cells.by_variance)
+        return stand, Columns(*[column.data for column in columns + more], *index)
 
     def _extend_some(self, objects: Objects, new: slice) -> None:
         """Fill in the columns that some plans have."""
