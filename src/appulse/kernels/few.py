@@ -39,6 +39,15 @@ def whole_micros(given: NDArray[Any], per: Whole, out: Ints) -> bool:
 
 
 @exact_kernel
+def float_times(micros: Ints, per: float) -> Floats:
+    """Times in units of ``per`` microseconds."""
+    out = np.empty(micros.shape[0])
+    for i in range(micros.shape[0]):
+        out[i] = np.float64(micros[i]) / per
+    return out
+
+
+@exact_kernel
 def put_finite(given: Floats, column: Whole, least: float, out: Floats) -> bool:
     """Write a column of ``out``; whether all numbers are finite, and at least ``least``."""
     good = True
@@ -49,17 +58,21 @@ def put_finite(given: Floats, column: Whole, least: float, out: Floats) -> bool:
 
 
 @exact_kernel
-def order_words(given: Ints, out: Hashes) -> None:
+def order_words(given: Ints) -> Hashes:
     """Canonical bytes of whole numbers: big-endian, with the sign flipped."""
+    out = np.empty(given.shape[0], np.uint64)
     for i in range(given.shape[0]):
         out[i] = _turned(np.uint64(given[i]) ^ np.uint64(1 << 63))
+    return out
 
 
 @exact_kernel
-def whole_of_words(words: Hashes, out: Ints) -> None:
+def whole_numbers(words: Hashes) -> Ints:
     """The whole numbers whose `order_words` these are."""
+    out = np.empty(words.shape[0], np.int64)
     for i in range(words.shape[0]):
         out[i] = np.int64(_turned(words[i]) ^ np.uint64(1 << 63))
+    return out
 
 
 @exact_kernel

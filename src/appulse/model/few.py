@@ -7,6 +7,7 @@ is out of the ordinary, the general way reads them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +41,12 @@ class FewRows:
     places: tuple[int, ...]
     sigma: int | float | None
 
+    @cached_property
+    def columns(self) -> tuple[int, ...]:
+        """All columns that are read."""
+        sigma = (self.sigma,) if isinstance(self.sigma, int) else ()
+        return self.key, self.time, *self.places, *sigma
+
     @classmethod
     def of(cls, encoding: Encoding, schema: pa.Schema) -> FewRows | None:
         """That of a schema; None where the general way has to read its rows."""
@@ -66,11 +73,13 @@ class FewRows:
     def read(self, table: pa.Table, encoding: Encoding) -> Objects | None:
         """The rows, if all of them are good."""
         n = len(table)
-        columns = [table.column(at) for at in (self.key, self.time, *self.places)]
-        columns += [table.column(self.sigma)] if isinstance(self.sigma, int) else []
-        if any(column.num_chunks != 1 or column.null_count for column in columns):
+        batches = table.to_batches()
+        if len(batches) != 1:
             return None
-        key, time, *numbers = (column.chunk(0) for column in columns)
+        columns = [batches[0].column(at) for at in self.columns]
+        if any([column.null_count for column in columns]):  # noqa: C419 - of so few a list takes less time
+            return None
+        key, time, *numbers = columns
         micros, whole = np.empty(n, np.int64), time.type != _FLOAT
         given = (time.view(_WHOLE) if whole else time).to_numpy()
         good = (whole_micros if whole else float_micros)(given, self.per, micros)
@@ -114,6 +123,4 @@ def _bytes(key: pa.Array) -> Bytes:
     """Canonical bytes of keys."""
     if key.type != _WHOLE:
         return canonical(key)
-    words = np.empty(len(key), np.uint64)
-    order_words(key.to_numpy(), words)
-    return Bytes(np.arange(len(key) + 1) * _WORD, words.view(np.uint8))
+    return Bytes(np.arange(len(key) + 1) * _WORD, order_words(key.to_numpy()).view(np.uint8))

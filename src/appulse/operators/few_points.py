@@ -40,6 +40,7 @@ class FewPoints(JoinWindows):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._short = serves(self.plan) and self.lanes == 1 and self.ownership is None
+        self._zeros = np.zeros(FEW, np.int64)
 
     def _few(self, batches: Sequence[tuple[int, int, Objects]]) -> Answers | None:
         """The answers of a few rows, which are kept; None where they have to go the general way."""
@@ -61,7 +62,8 @@ class FewPoints(JoinWindows):
         plan, tally, came, windows, stands = self.plan, np.zeros(5, np.int64), [], [], []
         for store, given, span in zip(self._stores, rows, self._windows.tolist(), strict=True):
             n = len(given.time)
-            group, differ = self._groups.of(given.group, n), self._differs.of(given.differ, n)
+            group = self._zeros[:n] if given.group is None else self._groups.of(given.group, n)
+            differ = self._zeros[:n] if given.differ is None else self._differs.of(given.differ, n)
             came.append(Came(given.time, given.mass, given.reach, given.centre, group, differ))
             stand, columns = store.room_for_points(given.key, n, span)
             stands.append(stand)

@@ -123,6 +123,8 @@ class JoinWindows:
         # Before the first rows there are no stores.
         for store, window in zip(self._stores, self._windows.tolist(), strict=False):
             store.drop_before(frontier - window)
+        if not self.plan.changes and not self.remembers and self.partners is None:
+            return NO_ANSWERS
         ended = self.standing.until(frontier)
         return alone if self.remembers else Answers.concat([self._left(ended), alone])
 

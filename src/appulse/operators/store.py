@@ -102,6 +102,7 @@ class WindowBuffer:
         self.heads = _EMPTY
         self.choice: Choice | None = None  # what made the index
         self._come = 0  # rows since then
+        self._columns: Columns | None = None  # as kernels take them, until they have moved
         self.line: LineIndex | None = None  # in place of the grid, where these are the better index
         self._oversized = self._most_oversized = 0  # rows too large for the grid, and when to build it anew
 
@@ -194,16 +195,20 @@ class WindowBuffer:
 
     def room_for_points(self, key: Bytes, n: int, span: int) -> tuple[Stand, Columns]:
         """Append the keys of ``n`` exact points; where the window stands, and its columns, with room for the others."""
-        self._come += n
-        self.arrived += n
-        self.key.extend(key.offsets, key.data)
+        if n:
+            self._come += n
+            self.arrived += n
+            self.key.extend(key.offsets, key.data)
         end = self.rows.grow(n).start
         stand = Stand(self.rows.begin, end, self.linked, self.base, span, self.key.values.view(np.uint64))
-        columns = (self.time, self.rank, self.rank_max, self.mass, self.reach, self.radius, self.extent)
-        more = (self.variance, self.centre, self.group, self.differ, self.cell, self.following)
-        cells = self.cells
-        index = (self.heads, cells.dims, 1.0 / cells.side, cells.cap, cells.by_variance)
-        return stand, Columns(*[column.data for column in columns + more], *index)
+        known = self._columns
+        if known is None or known.time is not self.time.data or known.heads is not self.heads:
+            columns = (self.time, self.rank, self.rank_max, self.mass, self.reach, self.radius, self.extent)
+            more = (self.variance, self.centre, self.group, self.differ, self.cell, self.following)
+            cells = self.cells
+            index = (self.heads, cells.dims, 1.0 / cells.side, cells.cap, cells.by_variance)
+            self._columns = known = Columns(*[column.data for column in columns + more], *index)
+        return stand, known
 
     def _extend_some(self, objects: Objects, new: slice) -> None:
         """Fill in the columns that some plans have."""

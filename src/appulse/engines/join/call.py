@@ -13,6 +13,7 @@ import pyarrow as pa
 from appulse.arguments import one_of
 from appulse.engines.carrying import carried_by, carried_of, of_side, refuse_repeated
 from appulse.engines.imputing import filled_columns, fills_of
+from appulse.engines.join.few_pairs import FewPairs
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
 from appulse.engines.options import Options
@@ -41,6 +42,7 @@ from appulse.engines.thresholds import (
 )
 from appulse.errors import BadArgument, NotBuilt
 from appulse.model.encoding import Encoding, check_columns, held_as
+from appulse.model.few import FEW
 from appulse.model.filled import FILLED
 from appulse.model.meaning import real
 from appulse.model.reach import gaussian_reach, reach_quantile
@@ -162,6 +164,11 @@ class JoinCall(ObjectsCall):
     def no_answers(self) -> pa.Table:
         """An answer without rows."""
         return self.answer_schema.empty_table()
+
+    @cached_property
+    def few_pairs(self) -> FewPairs | None:
+        """How few pairs become a table, where there is a short way."""
+        return FewPairs.of(self)
 
     @cached_property
     def names(self) -> pa.Array:
@@ -469,6 +476,8 @@ def _outliers_table(answers: Answers, call: JoinCall) -> pa.Table:
 def _pairs_table(answers: Answers, call: JoinCall) -> pa.Table:
     if len(answers) == 0:
         return call.no_answers
+    if call.few_pairs is not None and len(answers) <= FEW:
+        return call.few_pairs.table(answers)
     columns, filled, carried = [], [], []
     sides = (
         (answers.left_stream, answers.left_key, answers.left_time),
