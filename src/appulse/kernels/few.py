@@ -39,15 +39,6 @@ def whole_micros(given: NDArray[Any], per: Whole, out: Ints) -> bool:
 
 
 @exact_kernel
-def float_times(micros: Ints, per: float) -> Floats:
-    """Times in units of ``per`` microseconds."""
-    out = np.empty(micros.shape[0])
-    for i in range(micros.shape[0]):
-        out[i] = np.float64(micros[i]) / per
-    return out
-
-
-@exact_kernel
 def put_finite(given: Floats, column: Whole, least: float, out: Floats) -> bool:
     """Write a column of ``out``; whether all numbers are finite, and at least ``least``."""
     good = True
@@ -67,15 +58,6 @@ def order_words(given: Ints) -> Hashes:
 
 
 @exact_kernel
-def whole_numbers(words: Hashes) -> Ints:
-    """The whole numbers whose `order_words` these are."""
-    out = np.empty(words.shape[0], np.int64)
-    for i in range(words.shape[0]):
-        out[i] = np.int64(_turned(words[i]) ^ np.uint64(1 << 63))
-    return out
-
-
-@exact_kernel
 def _turned(word: np.uint64) -> np.uint64:
     """A word with its bytes the other way round."""
     word = ((word >> np.uint64(8)) & np.uint64(0x00FF00FF00FF00FF)) | (
@@ -85,3 +67,32 @@ def _turned(word: np.uint64) -> np.uint64:
         (word & np.uint64(0x0000FFFF0000FFFF)) << np.uint64(16)
     )
     return (word >> np.uint64(32)) | (word << np.uint64(32))
+
+
+@exact_kernel
+def put_pairs(
+    sides: tuple[tuple[Hashes, Ints], tuple[Hashes, Ints]],
+    figures: tuple[Floats, Floats],
+    per: Whole,
+    places: Ints,
+    words: Ints,
+    numbers: Floats,
+) -> None:
+    """Write pairs column by column into memory, seen as ``words`` and as ``numbers``, from these ``places`` on.
+
+    Of each side whole numbers of which these are the canonical bytes, and times in units of ``per`` microseconds: whole
+    ones, or numbers where ``per`` is negative. Behind them the figures.
+    """
+    n = figures[0].shape[0]
+    for side in range(2):
+        key, time = sides[side]
+        at, then = places[2 * side], places[2 * side + 1]
+        for i in range(n):
+            words[at + i] = np.int64(_turned(key[i]) ^ np.uint64(1 << 63))
+            if per < 0:
+                numbers[then + i] = np.float64(time[i]) / np.float64(-per)
+            else:
+                words[then + i] = time[i] // per
+    for i in range(n):
+        numbers[places[4] + i] = figures[0][i]
+        numbers[places[5] + i] = figures[1][i]
