@@ -2,59 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from appulse.kernels.jit import exact_kernel
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from appulse.kernels.arrays import Floats, Hashes, Ints, RowPairs, Whole
+    from appulse.kernels.arrays import Floats, Hashes, Ints, Whole
 
 # Times stay below this (microseconds).
 _MOST_TIME = 2.0**62
 
 
+class FewRead(NamedTuple):
+    """What is read of a few rows, and room for it."""
+
+    time: Ints
+    key: Hashes  # canonical bytes
+    centre: Floats
+    spread: Floats
+
+
 @exact_kernel
-def float_micros(given: Floats, per: float, out: Ints) -> bool:
-    """Times in units of ``per`` microseconds; whether all of them are in range."""
+def read_rows(words: Ints, numbers: Floats, places: Ints, per: Whole, out: FewRead) -> bool:
+    """Read rows column by column from memory, seen as ``words`` and as ``numbers``; whether all of them are good.
+
+    ``places`` are those of whole numbers as keys, of times in units of ``per`` microseconds (whole ones, or numbers
+    where ``per`` is negative), of coordinates, and of spreads. Times are in range, the others finite, and no spread is
+    less than 0.
+    """
+    n, d = out.centre.shape
     good = True
-    for i in range(given.shape[0]):
-        micros = np.rint(given[i] * per)
-        good &= abs(micros) < _MOST_TIME  # NaN is not
-        out[i] = np.int64(micros) if good else 0
+    for i in range(n):
+        out.key[i] = _turned(np.uint64(words[places[0] + i]) ^ np.uint64(1 << 63))
+        if per < 0:
+            micros = np.rint(numbers[places[1] + i] * np.float64(-per))
+            good &= abs(micros) < _MOST_TIME  # NaN is not
+            out.time[i] = np.int64(micros) if good else 0
+        else:
+            whole = words[places[1] + i]
+            good &= abs(np.float64(whole)) * np.float64(per) < _MOST_TIME
+            out.time[i] = whole * per if good else 0
+        for k in range(d):
+            out.centre[i, k] = numbers[places[2 + k] + i]
+            good &= np.isfinite(out.centre[i, k])
+        for k in range(places.shape[0] - 2 - d):
+            out.spread[i, k] = numbers[places[2 + d + k] + i]
+            good &= np.isfinite(out.spread[i, k]) and out.spread[i, k] >= 0.0
     return good
-
-
-@exact_kernel
-def whole_micros(given: NDArray[Any], per: Whole, out: Ints) -> bool:
-    """The same of whole numbers."""
-    good = True
-    for i in range(given.shape[0]):
-        good &= abs(np.float64(given[i])) * np.float64(per) < _MOST_TIME
-        out[i] = given[i] * per if good else 0
-    return good
-
-
-@exact_kernel
-def put_finite(given: Floats, column: Whole, least: float, out: Floats) -> bool:
-    """Write a column of ``out``; whether all numbers are finite, and at least ``least``."""
-    good = True
-    for i in range(given.shape[0]):
-        out[i, column] = given[i]
-        good &= np.isfinite(given[i]) and given[i] >= least
-    return good
-
-
-@exact_kernel
-def order_words(given: Ints) -> Hashes:
-    """Canonical bytes of whole numbers: big-endian, with the sign flipped."""
-    out = np.empty(given.shape[0], np.uint64)
-    for i in range(given.shape[0]):
-        out[i] = _turned(np.uint64(given[i]) ^ np.uint64(1 << 63))
-    return out
 
 
 @exact_kernel

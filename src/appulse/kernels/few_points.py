@@ -96,6 +96,16 @@ class Live(NamedTuple):
 
 
 @exact_kernel
+def in_order(time: Ints, offsets: Ints) -> bool:
+    """Whether rows come in order of time, with keys of eight bytes."""
+    good = True
+    for i in range(time.shape[0]):
+        good &= offsets[i + 1] - offsets[i] == 8
+        good &= i == 0 or time[i] >= time[i - 1]
+    return good
+
+
+@exact_kernel
 def _append(came: Came, window: Columns, stand: Stand, unknown: float) -> None:
     """Put points behind the rows of a window."""
     newest = window.rank_max[stand.end - 1] if stand.end > stand.begin else np.iinfo(np.int64).min

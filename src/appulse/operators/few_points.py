@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.kernels.few_points import Asked, Came, push_points
-from appulse.kernels.strings import are_words
+from appulse.kernels.few_points import Asked, Came, in_order, push_points
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Form
@@ -104,4 +103,4 @@ def _none_of(d: int) -> Objects:
 
 def _in_order(rows: Objects) -> bool:
     """Whether rows come in order of time, with keys of eight bytes."""
-    return are_words(rows.key.offsets) and not (rows.time[1:] < rows.time[:-1]).any()
+    return in_order(rows.time, rows.key.offsets)
