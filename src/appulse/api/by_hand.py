@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypeAlias, Type
 import pyarrow as pa
 
 from appulse.arguments import Kind, Unfit
+from appulse.engines.local import as_table
 from appulse.engines.pushes import FirstTypes, schema_of
 from appulse.engines.surviving import SIGN, Survivors, survivor
 from appulse.errors import AppulseError, BadArgument, ImpossibleBursts, OutputLimit
@@ -66,6 +67,7 @@ class ByHand(Generic[Engine]):
         self._engine: Engine | None = None
         self._survivors = Survivors({})
         self._drained = False
+        self._plain: dict[str, pa.Schema] = {}  # columns of the latest push that needed no change
         self._turn = Turn(keeps_rows=self._keeps_rows)
 
     @property
@@ -285,8 +287,6 @@ class ByHand(Generic[Engine]):
 
     def _tables(self, frame: tuple[Any, ...], frames: Mapping[str, Any]) -> Frames:
         """The frames of a push as tables, in the order of the call."""
-        from appulse.engines.local import as_table
-
         if frame:
             if len(frame) > 1 or frames or len(self._streams) > 1:
                 raise BadArgument("push() takes one frame of a single stream, else push(name=frame, ...).")
@@ -295,7 +295,17 @@ class ByHand(Generic[Engine]):
             if name not in self._streams:
                 there = ", ".join(sorted(self._streams))
                 raise BadArgument(f"push({name}=...): there is no such stream. There are: {there}.")
-        return {name: as_table(frames[name]) for name in self._streams if frames.get(name) is not None}
+        return {name: self._table(name, frames[name]) for name in self._streams if frames.get(name) is not None}
+
+    def _table(self, name: str, frame: Any) -> pa.Table:
+        """A frame as a table; one with the columns of the push before is one already."""
+        seen = self._plain.get(name)
+        if seen is not None and type(frame) is pa.Table and frame.schema.equals(seen, check_metadata=True):
+            return frame
+        table = as_table(frame)
+        if table is frame:
+            self._plain[name] = table.schema
+        return table
 
 
 class Turn:

@@ -18,7 +18,7 @@ from appulse.errors import bad_rows
 from appulse.operators.numbering import END
 from appulse.operators.output import Output
 from appulse.operators.workers import Workers
-from appulse.windows.clock import Clock
+from appulse.windows.clock import Clock, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -76,7 +76,7 @@ class Bucket(Generic[R]):
         came = []
         for stream, given in batches:
             rows = self.added(stream, given)
-            if before is not None and len(rows) and int(rows.time.min()) < before:
+            if before is not None and len(rows) and span(rows.time)[0] < before:
                 behind = rows.time < before
                 self.rejected.append(self.late(stream, rows.filter(behind), before))
                 rows = rows.filter(~behind)

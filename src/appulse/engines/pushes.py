@@ -22,6 +22,7 @@ class FirstTypes:
         self._stream = stream
         self._columns = tuple(dict.fromkeys(columns))
         self._kinds = dict(kinds or {})
+        self._fits: pa.Schema | None = None  # the columns of the latest push that had these types
 
     def knows(self, columns: Iterable[str]) -> bool:
         """Whether all of these have a type."""
@@ -45,7 +46,11 @@ class FirstTypes:
 
     def fit(self, table: pa.Table) -> pa.Table:
         """A push in these types; `BadArgument` where its values do not fit them."""
-        return fitted(table, self._kinds, f" of {self._stream}")
+        if table.schema == self._fits:
+            return table
+        found = fitted(table, self._kinds, f" of {self._stream}")
+        self._fits = table.schema if found is table else None
+        return found
 
 
 def fitted(table: pa.Table, kinds: Mapping[str, pa.DataType], whose: str = "") -> pa.Table:

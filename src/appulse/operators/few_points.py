@@ -59,7 +59,7 @@ class FewPoints(JoinWindows):
 
     def _pushed(self, rows: Sequence[Objects]) -> Answers:
         plan, tally, came, windows, stands = self.plan, np.zeros(5, np.int64), [], [], []
-        for store, given, span in zip(self._stores, rows, self._windows.tolist(), strict=True):
+        for store, given, span in zip(self._stores, rows, plan.windows, strict=True):
             n = len(given.time)
             group = self._zeros[:n] if given.group is None else self._groups.of(given.group, n)
             differ = self._zeros[:n] if given.differ is None else self._differs.of(given.differ, n)
@@ -72,9 +72,13 @@ class FewPoints(JoinWindows):
         for store in self._stores:
             store.linked = len(store)
         n = len(told.distance)
-        names = ("candidates", "pruned_reach", "pruned_cantelli", "refined", "answers")
-        for name, count in zip(names, [*tally[:3].tolist(), int(tally[4]), n], strict=True):
-            self.counts[name] += count
+        reached, far, unlikely, _, refined = tally.tolist()
+        counts = self.counts
+        counts["candidates"] += reached
+        counts["pruned_reach"] += far
+        counts["pruned_cantelli"] += unlikely
+        counts["refined"] += refined
+        counts["answers"] += n
         self.output.add(n)
         if n == 0:
             return NO_ANSWERS

@@ -29,6 +29,18 @@ class Waits(Protocol):
     def idle_after(self) -> tuple[int | None, ...]: ...
 
 
+# Times up to so many take Python less time than NumPy.
+_FEW = 64
+
+
+def span(time: NDArray[np.int64]) -> tuple[int, int]:
+    """The least and the greatest of some times."""
+    if len(time) > _FEW:
+        return int(time.min()), int(time.max())
+    few = time.tolist()
+    return min(few), max(few)
+
+
 @dataclass
 class Clock:
     """How far the streams of a call have come: what makes a tick complete, and a row late.
@@ -53,7 +65,7 @@ class Clock:
         """Take note of rows that came in time."""
         if len(rows) == 0:
             return
-        least, most = int(rows.time.min()), int(rows.time.max())
+        least, most = span(rows.time)
         known = self.newest[stream]
         self.newest[stream] = most if known is None else max(known, most)
         self.first = least if self.first is None else min(self.first, least)

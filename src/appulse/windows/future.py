@@ -20,6 +20,7 @@ import numpy as np
 
 from appulse.kernels.newest import key_numbers, newest_two
 from appulse.model.times import MIN_TIME
+from appulse.windows.clock import span
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,7 +99,7 @@ class FutureGuard:
             return _NONE, self
         assert self.ahead is not None  # noqa: S101 - else nothing is judged
         after = self._with(time, key)
-        if after.newest - (self.newest if self.newest > MIN_TIME else int(time.min())) <= self.ahead:
+        if after.newest - (self.newest if self.newest > MIN_TIME else span(time)[0]) <= self.ahead:
             return _NONE, after
         keys = np.empty(len(time), np.int64)
         key_numbers(key.offsets, key.data, keys)
@@ -120,7 +121,7 @@ class FutureGuard:
         known = np.array([self.newest, self.key, self.runner_up, self.moves], np.int64)
         newest_two(time, key.offsets, key.data, known)
         newest, number, runner_up, moves = known.tolist()
-        least = int(time.min())
+        least = span(time)[0]
         first = least if self.first == MIN_TIME else min(self.first, least)
         refused = None if self.refused is not None and self.refused[0] <= newest else self.refused
         return FutureGuard(self.ahead, self.wall, newest, number, runner_up, moves, first, refused)
