@@ -38,18 +38,18 @@ def read_rows(words: Ints, numbers: Floats, places: Ints, per: Whole, out: FewRe
         out.key[i] = _turned(np.uint64(words[places[0] + i]) ^ np.uint64(1 << 63))
         if per < 0:
             micros = np.rint(numbers[places[1] + i] * np.float64(-per))
-            good &= abs(micros) < _MOST_TIME  # NaN is not
+            good &= bool(abs(micros) < _MOST_TIME)  # NaN is not
             out.time[i] = np.int64(micros) if good else 0
         else:
             whole = words[places[1] + i]
-            good &= abs(np.float64(whole)) * np.float64(per) < _MOST_TIME
+            good &= bool(abs(np.float64(whole)) * np.float64(per) < _MOST_TIME)
             out.time[i] = whole * per if good else 0
         for k in range(d):
             out.centre[i, k] = numbers[places[2 + k] + i]
-            good &= np.isfinite(out.centre[i, k])
+            good &= bool(np.isfinite(out.centre[i, k]))
         for k in range(places.shape[0] - 2 - d):
             out.spread[i, k] = numbers[places[2 + d + k] + i]
-            good &= np.isfinite(out.spread[i, k]) and out.spread[i, k] >= 0.0
+            good &= bool(np.isfinite(out.spread[i, k])) and out.spread[i, k] >= 0.0
     return good
 
 

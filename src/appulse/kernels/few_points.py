@@ -144,7 +144,7 @@ def _merged(one: Ints, other: Ints) -> tuple[Ints, Ints]:
 
 @exact_kernel
 def _candidates(
-    own: Whole,
+    own: int,
     order: tuple[Ints, Ints],
     came: tuple[Came, Came],
     window: Columns,
@@ -212,7 +212,7 @@ def _candidates(
 
 
 @exact_kernel
-def _tell(left: Ints, right: Ints, square: Floats, one: Live, other: Live, asked: Asked, told: Told, n: Whole) -> int:
+def _tell(left: Ints, right: Ints, square: Floats, one: Live, other: Live, asked: Asked, told: Told, n: Whole) -> Whole:
     """Write the pairs that are near and likely enough from ``n`` on; where the next one goes."""
     for i in range(square.shape[0]):
         j, k = left[i], right[i]

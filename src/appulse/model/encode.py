@@ -72,8 +72,23 @@ def _few(table: pa.Table, encoding: Encoding) -> Objects | None:
     """A few rows, where they are plain and good."""
     seen = encoding.seen
     if seen.short != table.schema:
-        seen.short, seen.few = table.schema, FewRows.of(encoding, table.schema)
-    return None if seen.few is None else seen.few.read(table, encoding)
+        seen.short, seen.few = table.schema, _few_rows(table.schema, encoding)
+    return None if seen.few is None else seen.few.read(table)
+
+
+def _few_rows(schema: pa.Schema, encoding: Encoding) -> FewRows | None:
+    """How few rows are read, where they have a key, a time and a value, and nothing else is asked of them."""
+    model, reach = encoding.model, encoding.gaussian_reach
+    normal = isinstance(model, Gaussian) and model.isotropic and reach is not None
+    if not encoding.bare or schema.field(encoding.key).type != encoding.key_type:
+        return None
+    if (
+        not isinstance(model, Exact | Gaussian)
+        or isinstance(model, Vectors)
+        or (model.form != Form.POINT and not normal)
+    ):
+        return None
+    return FewRows.of(model, encoding.key, encoding.time, encoding.unit, reach or 0.0, schema)
 
 
 def objects_of(rows: ValidRows, encoding: Encoding) -> Objects:

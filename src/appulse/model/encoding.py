@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -102,6 +102,14 @@ class Encoding:
     units: tuple[float, ...] | None = None  # by which each dimension is divided
     correlation: float = 0.0  # of the existence of consecutive rows
     directions: bool = False  # whether rows are scaled to length 1
+
+    @cached_property
+    def bare(self) -> bool:
+        """Whether rows are a key, a time and a value, and nothing else is read or asked of them."""
+        settled = {"quantile", "gaussian_reach", "dimensions", "correlation"}
+        given = {one.name for one in fields(self) if one.default is MISSING} - {"existence", "partition_by", "differ"}
+        kept = {name: getattr(self, name) for name in given | settled}
+        return self == Encoding(**kept, existence=None, partition_by=(), differ=None)
 
     @cached_property
     def seen(self) -> Seen:

@@ -17,12 +17,12 @@ from appulse.model.defects import UNDECODED
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.times import PER_ARROW_UNIT, UNITS
-from appulse.model.uncertainty import Exact, Gaussian, Vectors
+from appulse.model.uncertainty import Exact, Gaussian
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
-    from appulse.model.encoding import Encoding
+    from numpy.typing import NDArray
 
 #: So many rows are few.
 FEW = 256
@@ -37,7 +37,7 @@ class Form(NamedTuple):
     places: NDArray[np.int64]
 
     @staticmethod
-    def of(message: pa.Buffer, schema: pa.Schema, columns: list[int] | range) -> Form | None:
+    def of(message: pa.Buffer, schema: pa.Schema, columns: Sequence[int]) -> Form | None:
         """That of rows of some length, where these columns of eight bytes have no nulls."""
         read = [pa.ipc.read_record_batch(message, schema).column(i) for i in columns]
         if any(column.null_count for column in read):
@@ -50,32 +50,28 @@ class Form(NamedTuple):
 class FewRows:
     """How rows of one schema are read: all of its columns that are, in order, and none of them is of another type."""
 
-    columns: tuple[str, ...] | None  # None: all that there are
+    columns: list[str] | None  # None: all that there are
     schema: pa.Schema
     per: int  # microseconds of one unit of its times, less than 0 where these are no whole numbers
-    d: int
-    spread: float | None  # of all rows, where it is no column
-    spreads: int  # 1 where there is one
+    model: Exact | Gaussian
+    reach: float  # of a deviation of 1
     forms: dict[int, Form] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, encoding: Encoding, schema: pa.Schema) -> FewRows | None:
+    def of(
+        cls, model: Exact | Gaussian, key: str, time: str, unit: str, reach: float, schema: pa.Schema
+    ) -> FewRows | None:
         """That of a schema; None where the general way has to read its rows."""
-        model = encoding.model
-        if not _is_plain(encoding) or UNDECODED in schema.names or not isinstance(model, Exact | Gaussian):
-            return None
         sigma = model.sigma if isinstance(model, Gaussian) else None
-        names = (encoding.key, encoding.time, *model.columns, *([sigma] if isinstance(sigma, str) else []))
-        key, time, *numbers = (schema.field(name) for name in names)
-        per = per_unit(time.type, encoding.unit)
-        others = any(number.type != _REAL for number in numbers) or len(set(names)) < len(names)
-        if others or key.type != _WHOLE or key.type != encoding.key_type or not per:
+        names = [key, time, *model.columns, *([sigma] if isinstance(sigma, str) else [])]
+        fields = [schema.field(name) for name in names]
+        per = per_unit(fields[1].type, unit)
+        numbers = all(one.type == _REAL for one in fields[2:])
+        if not numbers or fields[0].type != _WHOLE or not per or UNDECODED in schema.names:
             return None
-        columns = None if names == tuple(schema.names) else names
-        spread = sigma if isinstance(sigma, float) else None
-        return cls(columns, pa.schema([key, time, *numbers]), per, len(model.columns), spread, int(sigma is not None))
+        return cls(None if names == schema.names else names, pa.schema(fields), per, model, reach)
 
-    def read(self, table: pa.Table, encoding: Encoding) -> Objects | None:
+    def read(self, table: pa.Table) -> Objects | None:
         """The rows, if all of them are good."""
         batches = (table if self.columns is None else table.select(self.columns)).to_batches()
         if len(batches) != 1:
@@ -89,21 +85,22 @@ class FewRows:
             self.forms[n] = form
         if not message[: len(form.head)].equals(form.head):
             return None
-        words, spread = np.frombuffer(message, np.int64), np.empty((n, self.spreads))
-        out = FewRead(np.empty(n, np.int64), np.empty(n, np.uint64), np.empty((n, self.d)), spread)
+        sigma = self.model.sigma if isinstance(self.model, Gaussian) else None
+        words, spread = np.frombuffer(message, np.int64), np.empty((n, 0 if sigma is None else 1))
+        out = FewRead(np.empty(n, np.int64), np.empty(n, np.uint64), np.empty((n, len(self.model.columns))), spread)
         if not read_rows(words, words.view(np.float64), form.places, self.per, out):
             return None
-        if self.spread is not None:
-            spread[:] = self.spread
+        if isinstance(sigma, float):
+            spread[:] = sigma
         zeros = np.zeros(n)
         return Objects(
-            form=encoding.model.form,
+            form=self.model.form,
             time=out.time,
             key=Bytes(np.arange(n + 1) * _WORD, out.key.view(np.uint8)),
             mass=np.ones(n),
             centre=out.centre,
             spread=spread,
-            reach=(encoding.gaussian_reach or 0.0) * spread[:, 0] if self.spreads else zeros,
+            reach=zeros if sigma is None else self.reach * spread[:, 0],
             radius=zeros,
             covariance=np.empty((n, 0)),
         )
@@ -115,14 +112,3 @@ def per_unit(kind: pa.DataType, unit: str) -> int:
         return PER_ARROW_UNIT.get(kind.unit, 0)
     per = UNITS.get(unit, 0)
     return per if kind == _WHOLE else -per if kind == _REAL else 0
-
-
-def _is_plain(encoding: Encoding) -> bool:
-    """Whether rows have a key, a time and a value, and nothing else is read of them."""
-    model = encoding.model
-    if isinstance(model, Gaussian) and not (model.isotropic and encoding.gaussian_reach is not None):
-        return False
-    more = (encoding.existence, encoding.differ, encoding.measure, encoding.fill, encoding.motion, encoding.change)
-    told = encoding.partition_by or encoding.where or encoding.behind or encoding.tells_filled or encoding.directions
-    plain = encoding.units is None and encoding.margin == 0.0 and not encoding.degrees
-    return plain and not told and not any(one is not None for one in more) and not isinstance(model, Vectors)

@@ -18,6 +18,7 @@ from appulse.operators.join_windows import JoinWindows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from appulse.kernels.few_points import Columns, Stand
     from appulse.operators.plan import JoinPlan
 
 #: So many rows of a push are few.
@@ -58,17 +59,10 @@ class FewPoints(JoinWindows):
         return self._pushed(rows) if ready else None
 
     def _pushed(self, rows: Sequence[Objects]) -> Answers:
-        plan, tally, came, windows, stands = self.plan, np.zeros(5, np.int64), [], [], []
-        for store, given, span in zip(self._stores, rows, plan.windows, strict=True):
-            n = len(given.time)
-            group = self._zeros[:n] if given.group is None else self._groups.of(given.group, n)
-            differ = self._zeros[:n] if given.differ is None else self._differs.of(given.differ, n)
-            came.append(Came(given.time, given.mass, given.reach, given.centre, group, differ))
-            stand, columns = store.room_for_points(given.key, n, span)
-            stands.append(stand)
-            windows.append(columns)
+        plan, tally = self.plan, np.zeros(5, np.int64)
+        (came, window, stand), (other, beside, at) = (self._took(own, given) for own, given in enumerate(rows))
         asked = Asked(plan.check_differ, plan.limit, plan.limit**2, plan.threshold, UNKNOWN)
-        told = push_points(tuple(came), tuple(windows), tuple(stands), asked, tally)
+        told = push_points((came, other), (window, beside), (stand, at), asked, tally)
         for store in self._stores:
             store.linked = len(store)
         n = len(told.distance)
@@ -84,8 +78,16 @@ class FewPoints(JoinWindows):
             return NO_ANSWERS
         left, left_time, right, right_time, distance, probability = told
         begin, stream = np.arange(n + 1) * _WORD, np.zeros(n, np.int64)
-        one, other = (Bytes(begin, column.view(np.uint8)) for column in (left, right))
-        return Answers(stream, one, left_time, stream + 1, other, right_time, distance, probability)
+        one, two = (Bytes(begin, column.view(np.uint8)) for column in (left, right))
+        return Answers(stream, one, left_time, stream + 1, two, right_time, distance, probability)
+
+    def _took(self, own: int, rows: Objects) -> tuple[Came, Columns, Stand]:
+        """The rows that come to a window, which has room for them now."""
+        n, store = len(rows.time), self._stores[own]
+        group = self._zeros[:n] if rows.group is None else self._groups.of(rows.group, n)
+        differ = self._zeros[:n] if rows.differ is None else self._differs.of(rows.differ, n)
+        stand, columns = store.room_for_points(rows.key, n, self.plan.windows[own])
+        return Came(rows.time, rows.mass, rows.reach, rows.centre, group, differ), columns, stand
 
 
 @lru_cache

@@ -203,11 +203,27 @@ class WindowBuffer:
         stand = Stand(self.rows.begin, end, self.linked, self.base, span, self.key.values.view(np.uint64))
         known = self._columns
         if known is None or known.time is not self.time.data or known.heads is not self.heads:
-            columns = (self.time, self.rank, self.rank_max, self.mass, self.reach, self.radius, self.extent)
-            more = (self.variance, self.centre, self.group, self.differ, self.cell, self.following)
             cells = self.cells
-            index = (self.heads, cells.dims, 1.0 / cells.side, cells.cap, cells.by_variance)
-            self._columns = known = Columns(*[column.data for column in columns + more], *index)
+            self._columns = known = Columns(
+                self.time.data,
+                self.rank.data,
+                self.rank_max.data,
+                self.mass.data,
+                self.reach.data,
+                self.radius.data,
+                self.extent.data,
+                self.variance.data,
+                self.centre.data,
+                self.group.data,
+                self.differ.data,
+                self.cell.data,
+                self.following.data,
+                self.heads,
+                cells.dims,
+                1.0 / cells.side,
+                cells.cap,
+                cells.by_variance,
+            )
         return stand, known
 
     def _extend_some(self, objects: Objects, new: slice) -> None:

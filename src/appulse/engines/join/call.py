@@ -168,7 +168,10 @@ class JoinCall(ObjectsCall):
     @cached_property
     def few_pairs(self) -> FewPairs | None:
         """How few pairs become a table, where there is a short way."""
-        return FewPairs.of(self)
+        two = len(self.streams) == _TWO and not self.plan.self_join and len(set(self.units)) == 1
+        if not two or self.encodings[0].told_apart or self.cosine is not None:
+            return None
+        return FewPairs.of(self.answer_schema, (self.plan.streams[0], self.plan.streams[1]), self.units[0])
 
     @cached_property
     def names(self) -> pa.Array:

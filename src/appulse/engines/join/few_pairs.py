@@ -13,7 +13,6 @@ from appulse.model.few import Form, per_unit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from appulse.engines.join.call import JoinCall
     from appulse.operators.answers import Answers
 
 _SIDES = [f"{side}_{what}" for side in ("left", "right") for what in ("stream", "key", "time")]
@@ -34,18 +33,16 @@ class FewPairs:
     Tables of one length have the same message but for their numbers: these are written into a copy of it.
     """
 
-    def __init__(self, call: JoinCall, per: int) -> None:
-        self._call, self._schema, self._per = call, call.answer_schema, per
+    def __init__(self, schema: pa.Schema, names: tuple[str, str], per: int) -> None:
+        self._schema, self._names, self._per = schema, names, per
         self._blanks: dict[int, _Blank] = {}
 
     @classmethod
-    def of(cls, call: JoinCall) -> FewPairs | None:
-        """That of a call; None where its answers have more to them, or other types."""
-        plain = call.answer_schema.names == [*_SIDES, "distance", "probability"] and call.key_type == pa.int64()
-        two = len(call.streams) == _TWO and not call.plan.self_join and len(set(call.units)) == 1
-        more = call.encodings[0].told_apart or call.cosine is not None
-        per = per_unit(call.time_type, call.units[0])
-        return cls(call, per) if plain and two and not more and per else None
+    def of(cls, schema: pa.Schema, names: tuple[str, str], unit: str) -> FewPairs | None:
+        """That of two streams, whose times are of a unit; None where their pairs have more to them, or other types."""
+        plain = schema.names == [*_SIDES, "distance", "probability"] and schema.field("left_key").type == pa.int64()
+        per = per_unit(schema.field("left_time").type, unit) if plain else 0
+        return cls(schema, names, per) if per else None
 
     def table(self, answers: Answers) -> pa.Table:
         """Some pairs as a table."""
@@ -66,7 +63,7 @@ class FewPairs:
     def _blank(self, n: int) -> _Blank:
         zeros = pa.array(np.zeros(n, np.int64))
         columns = [
-            self._call.repeated(i // 3, n) if i in (0, 3) else zeros.cast(field.type)
+            pa.repeat(self._names[i // 3], n) if pa.types.is_string(field.type) else zeros.cast(field.type)
             for i, field in enumerate(self._schema)
         ]
         message = pa.RecordBatch.from_arrays(columns, schema=self._schema).serialize()
