@@ -154,8 +154,12 @@ def wide_order(code: Ints, bits: int) -> tuple[Ints, Ints]:
 
 @kernel
 def take_rows(rows: Floats, order: Ints, out: Floats) -> None:
-    """The rows in another order; of three coordinates without a loop over so few."""
+    """The rows in another order; of one and three coordinates without a loop over so few."""
     d = rows.shape[1]
+    if d == 1:
+        for i in range(len(order)):
+            out[i, 0] = rows[order[i], 0]
+        return
     if d == 3:
         for i in range(len(order)):
             row = order[i]

@@ -123,8 +123,8 @@ class Arena:
         """The runs ``values[offsets[i]:offsets[i + 1]]`` as they are, not copied; to be read only."""
         arena = cls(values.dtype)
         arena._values, arena._begin = Column.of(values), Column.of(offsets[:-1])
-        arena._length = Column.of(np.diff(offsets))
         arena.words = arena.words and are_words(offsets)
+        arena._length = Column.of(np.full(len(offsets) - 1, _WORD) if arena.words else np.diff(offsets))
         return arena
 
     @property

@@ -371,11 +371,15 @@ class _Table:
         """The rows in another order; a column that is the same in all rows, as many are, stays as it is."""
         columns = {name: getattr(self.rows, name) for name in ("mass", "reach", "radius")}
         done: dict[str, Any] = {name: column for name, column in columns.items() if _is_one(column)}
+        # Of columns without width NumPy moves every row all the same.
+        wide = {"spread": self.rows.spread, "covariance": self.rows.covariance}
+        done |= {name: column for name, column in wide.items() if column.shape[1] == 0}
         done["centre"] = np.empty(self.rows.centre.shape)
         take_rows(self.rows.centre, order, done["centre"])
         nothing: dict[str, Any] = dict.fromkeys(done)
         rows = replace(replace(self.rows, **nothing).take(order), **done)
-        return _Table(rows, _moved(self.extent, order), _moved(self.group, order))
+        extent = rows.reach if self.extent is self.rows.reach else _moved(self.extent, order)
+        return _Table(rows, extent, _moved(self.group, order))
 
 
 @dataclass(frozen=True)
