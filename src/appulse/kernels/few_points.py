@@ -242,10 +242,14 @@ def push_points(
     _append(came[0], windows[0], stands[0], asked.unknown)
     _append(came[1], windows[1], stands[1], asked.unknown)
     order = _merged(came[0].time, came[1].time)
-    right, left = _candidates(0, order, came, windows[0], stands, asked, tally)
-    other_left, other_right = _candidates(1, order, came, windows[1], stands, asked, tally)
+    near, rows, first = np.empty(0, np.int64), np.empty(0, np.int64), 0
+    for own in range(2):  # called in one place, `sweep` is compiled once
+        others, its = _candidates(own, order, came, windows[own], stands, asked, tally)
+        first = others.shape[0] if own == 0 else first
+        near, rows = np.concatenate((near, others)), np.concatenate((rows, its))
+    right, left, other_left, other_right = near[:first], rows[:first], near[first:], rows[first:]
     one, other = _live(windows[0], stands[0], came[0]), _live(windows[1], stands[1], came[1])
-    most = left.shape[0] + other_left.shape[0]
+    most = near.shape[0]
     tally[4] = most
     words, times, numbers = np.empty((2, most), np.uint64), np.empty((2, most), np.int64), np.empty((2, most))
     told = Told(words[0], times[0], words[1], times[1], numbers[0], numbers[1])
