@@ -2,8 +2,9 @@
 
     python -m tools.first_minutes [--keep FOLDER]
 
-Packages come from the index anew (no cache of pip). Programs of the page run in one process per step, with those of the
-steps before; a step that is run twice shows what the first time costs.
+The wheel is built from the checkout and copied to an empty folder elsewhere, as a user has it. Packages come from the
+index anew (no cache of pip). Programs of the page run in one process per step, with those of the steps before; a step
+that is run twice shows what the first time costs. The programs of README.md follow as a step of their own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
+
+from tools import check_docs
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "first-minutes.md"
@@ -64,21 +67,23 @@ def steps(text: str) -> list[Step]:
 
 
 def run(todo: list[Step], folder: Path) -> list[tuple[str, float]]:
-    """The seconds of each step."""
-    checkout = folder / "appulse"
+    """The seconds of each step, and of the README's programs."""
     shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([shutil.which("git") or "git", "clone", "--quiet", str(ROOT), str(checkout)], check=True)
+    folder.mkdir(parents=True)
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)], cwd=ROOT, check=True)
+    python = str(folder / "venv" / "bin" / "python")
     rows: list[tuple[str, float]] = []
     programs = ""
     for step in todo:
-        rows += [(f"{step.name}: `{command}`", _timed(["sh", "-c", command], checkout)) for command in step.commands]
+        rows += [(f"{step.name}: `{command}`", _timed(["sh", "-c", command], folder)) for command in step.commands]
         if step.program:
+            first = not programs
             programs += step.program
-            again = not rows or not any("program" in name for name, _ in rows)
-            python = [str(checkout / "venv" / "bin" / "python"), "-c", programs]
-            rows.append((f"{step.name}: its program", _timed(python, folder)))
-            if again:
-                rows.append((f"{step.name}: its program again", _timed(python, folder)))
+            rows.append((f"{step.name}: its program", _timed([python, "-c", programs], folder)))
+            if first:
+                rows.append((f"{step.name}: its program again", _timed([python, "-c", programs], folder)))
+    readme = check_docs.read(ROOT / "README.md").program
+    rows.append(("README.md: its three programs", _timed([python, "-c", readme], folder)))
     return rows
 
 

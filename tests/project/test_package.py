@@ -34,6 +34,7 @@ def test_one_version_stands_everywhere(project: dict[str, Any]) -> None:
     assert cited is not None
     assert project["version"] == ap.version == cited[1]
     assert f'version: "{ap.version}"' in recipe
+    assert f"appulse-{ap.version}-py3-none-any.whl" in (ROOT / "docs" / "first-minutes.md").read_text(encoding="utf-8")
 
 
 def test_the_conda_recipe_needs_what_the_package_needs(project: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from appulse import api
-from appulse.lab.style import QUIET, style, titled
+from appulse.cli.demos.sky import draw
 from appulse.model.motion import Straight
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Position
@@ -22,18 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from matplotlib.axes import Axes
-
 MILE, FOOT = 1852.0, 0.3048
 NEAR = {"horizontal": 5.0 * MILE, "vertical": 1000.0 * FOOT - 1.0}  # below 1,000 feet: reports are multiples of 25
 POSITION = 50.0  # metres, the standard deviation of a position along each axis
 ALTIMETER = 15.0  # metres; three of these are what rules for airspace with 1,000 feet between levels put up with
+LEAST = 0.05  # of the search: alarms that are likely false are drawn, too
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
 
 
 def report(rows: pd.DataFrame, picture: Path, say: Callable[[str], None]) -> None:
     """Count alarms by threshold, say the most probable ones, and draw both."""
-    plain, found = alarms(rows, sigma=None, probability=1.0), alarms(rows, sigma=ALTIMETER, probability=THRESHOLDS[0])
+    plain, found = alarms(rows, sigma=None, probability=1.0), alarms(rows, sigma=ALTIMETER, probability=LEAST)
     counts = {least: pairs(found[found["probability"] >= least]) for least in THRESHOLDS}
     say(f"Reports taken at their word: alarms for {pairs(plain)} pairs of aircraft.")
     for least, count in counts.items():
@@ -41,7 +40,12 @@ def report(rows: pd.DataFrame, picture: Path, say: Callable[[str], None]) -> Non
     worst = found.nlargest(5, "probability")[["left_key", "right_key", "closest_time", "probability"]]
     say("The most probable:")
     say(worst.to_string(index=False, float_format=lambda number: f"{number:.3f}"))
-    draw(rows, found, plain, counts, picture)
+    about = (
+        f"Pairs of {rows['aircraft'].nunique():,} aircraft within 5 nautical miles, the radius of a ring,\n"
+        f"and 1,000 feet by their reports, which have errors: {POSITION:.0f} m in position,\n"
+        f"{ALTIMETER:.0f} m in altitude. Are they really that close?"
+    )
+    draw(rows, plain, found, NEAR["horizontal"], about, picture)
     say(f"The picture: {picture.resolve()}")
 
 
@@ -85,44 +89,3 @@ def alarms(rows: pd.DataFrame, *, sigma: float | None, probability: float) -> pd
 def pairs(found: pd.DataFrame) -> int:
     """How many pairs of aircraft there are among encounters."""
     return len(found[["left_key", "right_key"]].drop_duplicates())
-
-
-def draw(rows: pd.DataFrame, found: pd.DataFrame, plain: pd.DataFrame, counts: dict[float, int], file: Path) -> None:
-    """Where alarms ring, and how many are left as one asks to be surer."""
-    from matplotlib.figure import Figure
-
-    with style():
-        figure = Figure(figsize=(13, 6.5))
-        sure = counts[0.99] or "none"
-        titled(
-            figure,
-            f"Of {pairs(plain)} pairs of aircraft with an alarm, {sure} came too close with 99 % certainty",
-            f"Within 5 NM and 1,000 ft. Errors: {POSITION:.0f} m in position, {ALTIMETER:.0f} m in altitude.",
-        )
-        _map(figure.add_axes((0.06, 0.1, 0.5, 0.74)), rows, plain, found)
-        axes = figure.add_axes((0.64, 0.1, 0.34, 0.74))
-        places = range(len(counts) + 1)
-        axes.bar(places, [pairs(plain), *counts.values()], color=["#0072B2", *["#D55E00"] * len(counts)], width=0.7)
-        for place, count in zip(places, [pairs(plain), *counts.values()], strict=True):
-            axes.text(place, count + 2, str(count), ha="center", fontsize=9)
-        axes.set_xticks(list(places), ["plain", *map(str, counts)], fontsize=8)
-        axes.set_xlabel("how sure an alarm has to be")
-        axes.set_ylabel("pairs of aircraft")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(file)
-
-
-def _map(axes: Axes, rows: pd.DataFrame, plain: pd.DataFrame, found: pd.DataFrame) -> None:
-    for _, track in rows.sort_values("at").groupby("aircraft"):
-        gaps = track["at"].diff() > pd.Timedelta("1 minute")
-        axes.plot(track["lon"].mask(gaps), track["lat"], color=QUIET, linewidth=0.3, alpha=0.25)
-    for met, colour, size, name in ((plain, "#0072B2", 10, "plain alarm"), (found, "#D55E00", 26, "probability ≥ 0.9")):
-        some = met if met is plain else met[met["probability"] >= 0.9]
-        at = rows.merge(some, left_on="aircraft", right_on="left_key")
-        at = at.assign(off=(at["at"] - at["closest_time"].dt.as_unit("us")).abs())
-        at = at.sort_values("off").drop_duplicates(["left_key", "right_key", "closest_time"])
-        axes.scatter(at["lon"], at["lat"], s=size, color=colour, label=name, zorder=3)
-    axes.set_aspect(1.0 / np.cos(np.radians(46.8)))
-    axes.set_xlabel("longitude")
-    axes.set_ylabel("latitude")
-    axes.legend(loc="upper left", fontsize=9)
