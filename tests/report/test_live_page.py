@@ -167,8 +167,8 @@ path = "out"
 
 def test_a_browser_shows_what_happens(tmp_path: Path) -> None:
     names = [f"<b>{i}</b>" for i in range(5)]
-    rows: dict[str, Any] = {"ship": names * 4, "at": [float(i) for i in range(20)]}
-    rows |= {"lat": [49.0] * 5 + [50.0] * 10 + [51.0] * 5, "lon": [1.0] * 20}
+    rows: dict[str, Any] = {"ship": [*names * 4, "far off"], "at": [float(i) for i in range(21)]}
+    rows |= {"lat": [49.0] * 5 + [50.0] * 10 + [51.0, 51.1, 51.2, 51.3, 51.4] + [-60.0], "lon": [1.0] * 21}
     pq.write_table(pa.table(rows), tmp_path / "ships.parquet")
     (tmp_path / "job.toml").write_text(JOB)
     job = jobs.load(tmp_path / "job.toml")
@@ -190,5 +190,6 @@ def test_a_browser_shows_what_happens(tmp_path: Path) -> None:
     if "<html" not in ran.stdout:
         pytest.skip("chromium does not start here")
     assert "&lt;b&gt;0&lt;/b&gt; enter the harbour · probability 1" in ran.stdout
-    assert "<b>20</b>rows" in ran.stdout
+    assert "<b>21</b>rows" in ran.stdout
+    assert ">All, with 1 outside</button>" in ran.stdout
     assert "fence events: as they happen" in ran.stdout

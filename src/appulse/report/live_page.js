@@ -3,6 +3,7 @@
 (() => {
   const $ = (id) => document.getElementById(id);
   const TRAIL = 40, MARKED = 8000, MOST = 200; // places of a thing, milliseconds of a mark, events in the list
+  const SAMPLE = 4000; // places that say where most are
   const DEGREE = 111195;
   const jobs = [];
   let shown = 0, held = false, dirty = true, rates = [];
@@ -26,13 +27,14 @@
     for (const one of message.jobs) {
       jobs.push({
         ...one, things: new Map(), marks: [], standing: new Map(), regions: new Map(), events: [], bad: [],
-        box: [Infinity, Infinity, -Infinity, -Infinity], view: null, totals: { rows: 0, answers: 0, rejects: 0 },
+        box: empty(), known: empty(), bulk: null, view: null, totals: { rows: 0, answers: 0, rejects: 0 },
         histogram: [], counted: {}, state: {}, now: null, rates: [],
         places: new Map(one.fences.map((fence) => [fence.name, fence])),
       });
       const own = jobs[jobs.length - 1];
-      for (const fence of own.fences) for (const ring of fence.rings) ring.forEach(([x, y]) => grow(own, x, y));
-      for (const [, x, y] of own.sensors) grow(own, x, y);
+      for (const fence of own.fences) for (const ring of fence.rings) ring.forEach(([x, y]) => grow(own.known, x, y));
+      for (const [, x, y] of own.sensors) grow(own.known, x, y);
+      own.box = [...own.known];
       make("option", one.name, $("job"));
     }
     $("job").parentElement.hidden = jobs.length < 2;
@@ -41,8 +43,8 @@
     $("state").textContent = "Connected.";
   }
 
-  function grow(own, x, y) {
-    const box = own.box;
+  const empty = () => [Infinity, Infinity, -Infinity, -Infinity];
+  function grow(box, x, y) {
     if (x < box[0]) box[0] = x;
     if (y < box[1]) box[1] = y;
     if (x > box[2]) box[2] = x;
@@ -64,7 +66,7 @@
       if (thing.trail.length > TRAIL) thing.trail.shift();
       thing.error = error;
       thing.seen = performance.now();
-      grow(own, x, y);
+      grow(own.box, x, y);
     }
     for (const event of message.events) happen(own, event);
     for (const bad of message.rejects) {
@@ -137,6 +139,9 @@
     });
     $("figures").replaceChildren(...cells);
     $("now").textContent = own.now ? clock(...own.now) : "";
+    const { outside } = bulk(own);
+    $("all").hidden = !outside;
+    $("all").textContent = `All, with ${count(outside)} outside`;
     $("events-title").textContent = `${own.operator}: as they happen`;
   }
 
@@ -148,11 +153,34 @@
   // --- the map
 
   function look(own) {
-    if (own.view && !own.whole) return own.view;
     if (!(own.box[0] <= own.box[2])) return null;
-    own.view = fit(own, own.box);
-    own.whole = true;
+    if (!own.view || own.whole) {
+      own.view = fit(own, own.all ? own.box : bulk(own).box);
+      own.whole = true;
+    }
     return own.view;
+  }
+
+  // The box of fences, sensors and most places: one bad reading far off must not shrink the map to a dot. Beyond a tenth
+  // at each end, as much again is within. Also how many things are outside now, or have been.
+  function bulk(own) {
+    const now = performance.now();
+    if (own.bulk && own.bulk.things === own.things.size && now - own.bulk.at < 1000) return own.bulk;
+    const places = [...own.things.values()].flatMap((thing) => thing.trail);
+    const some = places.filter((_, i) => i % Math.ceil(places.length / SAMPLE) === 0);
+    const [left, right] = middle(some.map(([x]) => x)), [low, high] = middle(some.map(([, y]) => y));
+    const within = ([x, y]) => x >= left && x <= right && y >= low && y <= high;
+    const box = [...own.known];
+    places.filter(within).forEach(([x, y]) => grow(box, x, y));
+    const outside = [...own.things.values()].filter((thing) => !thing.trail.every(within)).length;
+    own.bulk = { box: box[0] <= box[2] ? box : own.box, outside, things: own.things.size, at: now };
+    return own.bulk;
+  }
+
+  function middle(values) {
+    values.sort((a, b) => a - b);
+    const last = values.length - 1, low = values[Math.ceil(0.1 * last)], high = values[Math.floor(0.9 * last)];
+    return high > low ? [2 * low - high, 2 * high - low] : [values[0], values[last]];
   }
 
   function fit(own, box) {
@@ -315,12 +343,14 @@
   // --- what a reader does
 
   $("job").addEventListener("change", () => { shown = $("job").selectedIndex; dirty = true; });
-  $("whole").addEventListener("click", () => { if (job()) { job().whole = true; dirty = true; } });
+  for (const [button, all] of [["whole", false], ["all", true]]) {
+    $(button).addEventListener("click", () => { if (job()) { Object.assign(job(), { whole: true, all }); dirty = true; } });
+  }
   $("busy").addEventListener("click", () => {
-    const own = job(), box = [Infinity, Infinity, -Infinity, -Infinity];
+    const own = job(), box = empty();
     const about = own ? [...own.marks, ...own.standing.values()].flatMap((mark) => mark.things) : [];
     for (const [stream, key] of about) {
-      for (const [x, y] of own.things.get(`${stream} ${key}`)?.trail.slice(-1) ?? []) grow({ box }, x, y);
+      for (const [x, y] of own.things.get(`${stream} ${key}`)?.trail.slice(-1) ?? []) grow(box, x, y);
     }
     if (!(box[0] <= box[2])) return;
     own.view = fit(own, box);

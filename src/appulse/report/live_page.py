@@ -17,6 +17,7 @@ def live_page(title: str) -> str:
 <output id="now" aria-label="Time of the rows"></output>
 <label>job <select id="job" aria-label="Job that is shown"></select></label>
 <button id="whole" type="button">Whole map</button>
+<button id="all" type="button" hidden>All</button>
 <button id="busy" type="button">Where it happens</button>
 <button id="hold" type="button" aria-pressed="false">Hold</button>
 </div>
