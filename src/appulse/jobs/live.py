@@ -74,7 +74,7 @@ class Board:
     def update(self, number: int, make: Callable[[Shown], dict[str, Any]]) -> None:
         """Publish the message that is made of what is shown of a job, which one thread at a time may change."""
         with self._lock:
-            message = {"type": "step", "job": number, **make(self._shown[number])}
+            message = {"type": "step", "job": number, "sent": time.time(), **make(self._shown[number])}
             things = self._things[number]
             for one in message["things"]:
                 things[one[0], one[1]] = one

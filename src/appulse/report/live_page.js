@@ -75,7 +75,7 @@
     }
     if (message.now) {
       own.now = message.now;
-      if (own.clock) own.behind = Date.now() / 1000 - own.clock[1] - (message.now[0] - own.clock[0]) / (1000 * own.clock[2]);
+      if (own.clock) own.behind = message.sent - own.clock[1] - (message.now[0] - own.clock[0]) / (1000 * own.clock[2]);
     }
     Object.assign(own, { totals: message.totals, histogram: message.histogram, counted: message.counted, state: message.state });
     own.rates.push([performance.now(), message.totals.rows, message.totals.answers]);
@@ -162,7 +162,7 @@
   }
 
   // The box of fences, sensors and most places: one bad reading far off must not shrink the map to a dot. Beyond a tenth
-  // at each end, as much again is within. Also how many things are outside now, or have been.
+  // at each end, four times the middle is within. Also how many things are outside now, or have been.
   function bulk(own) {
     const now = performance.now();
     if (own.bulk && own.bulk.things === own.things.size && now - own.bulk.at < 1000) return own.bulk;
@@ -180,7 +180,7 @@
   function middle(values) {
     values.sort((a, b) => a - b);
     const last = values.length - 1, low = values[Math.ceil(0.1 * last)], high = values[Math.floor(0.9 * last)];
-    return high > low ? [2 * low - high, 2 * high - low] : [values[0], values[last]];
+    return high > low ? [low - 4 * (high - low), high + 4 * (high - low)] : [values[0], values[last]];
   }
 
   function fit(own, box) {
@@ -191,8 +191,15 @@
     return { x: (box[0] + box[2]) / 2, y: (box[1] + box[3]) / 2, each, squeeze };
   }
 
+  // Two dots a pixel of the page, however wide the canvas is on it: letters keep their size.
+  function brushOf(canvas) {
+    const [wide, high] = [2 * canvas.clientWidth, 2 * canvas.clientHeight];
+    if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
+    return canvas.getContext("2d");
+  }
+
   function draw() {
-    const own = job(), canvas = $("live"), brush = canvas.getContext("2d");
+    const own = job(), canvas = $("live"), brush = brushOf(canvas);
     brush.clearRect(0, 0, canvas.width, canvas.height);
     if (!own) return;
     const view = look(own);
@@ -254,7 +261,7 @@
       }
     }
     brush.font = "600 20px system-ui, sans-serif";
-    const named = new Set();
+    const named = new Map();
     brush.lineWidth = 2.5;
     for (const mark of own.standing.values()) drawWay(brush, placesOf(own, mark, at), mark, 0.6);
     for (const mark of [...own.marks].reverse()) drawMark(brush, own, mark, at, (MARKED - (now - mark.at)) / MARKED, named);
@@ -291,9 +298,11 @@
       brush.beginPath();
       brush.arc(...spot, 10, 0, 7);
       brush.stroke();
-      const name = `${thing.stream} ${thing.key}`;
-      if (named.size < 12 && left > 0.4 && !named.has(name)) brush.fillText(thing.key, spot[0] + 14, spot[1] - 8);
-      named.add(name);
+      const name = `${thing.stream} ${thing.key}`, room = 11 * String(thing.key).length;
+      const free = [...named.values()].every(([x, y]) => Math.abs(x - spot[0]) > room || Math.abs(y - spot[1]) > 22);
+      if (named.size >= 12 || left < 0.4 || named.has(name) || !free) continue;
+      brush.fillText(thing.key, spot[0] + 14, spot[1] - 8);
+      named.set(name, spot);
     }
   }
 
@@ -313,7 +322,7 @@
   }
 
   function bars() {
-    const own = job(), canvas = $("histogram"), brush = canvas.getContext("2d");
+    const own = job(), canvas = $("histogram"), brush = brushOf(canvas);
     brush.clearRect(0, 0, canvas.width, canvas.height);
     const counts = own ? own.histogram : [], most = Math.max(1, ...counts);
     brush.fillStyle = ink("accent");
