@@ -31,6 +31,21 @@ def test_schemas_streams_and_frames_have_a_form() -> None:
     assert "show()" in frame_html(SimpleNamespace(schema=[field], isStreaming=False))
 
 
+def test_a_prompt_shows_what_was_given_and_no_defaults() -> None:
+    stream: Any = ap.Stream(None, key="id", time="t", value=ap.Position("lat", "lon", sigma=10), lateness="5 seconds")
+    said = "key='id', time='t', value=Position(lat='lat', lon='lon', sigma=10.0), lateness='5 seconds'"
+    assert repr(stream) == f"Stream(None, {said})"
+    join = ap.SimilarityJoin(stream, epsilon=10.0, probability=0.5, window=ap.CountWindow(3))
+    assert repr(join) == (
+        f"SimilarityJoin(Stream(None, {said}, name='left'), epsilon=10.0, probability=0.5, window=CountWindow(size=3))"
+    )
+    assert "<th>epsilon</th><td>10.0</td>" in join._repr_html_()
+    frame = pa.table({"id": [1], "t": [0], "x": [0.0]})
+    assert repr(ap.Stream(frame, "id", "t", ap.Gaussian("x", sigma=1))) == (
+        "Stream(<Table>, key='id', time='t', value=Gaussian('x', sigma=1.0))"
+    )
+
+
 def test_the_extension_registers_them() -> None:
     types: list[Any] = []
     names: list[tuple[str, str]] = []

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from html import escape
+from inspect import signature
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from appulse.arguments import Kind, Unfit
+from appulse.arguments import Kind, Unfit, shown
 from appulse.engines.local import as_table
 from appulse.engines.pushes import FirstTypes, schema_of
 from appulse.engines.surviving import SIGN, Survivors, survivor
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     Frames: TypeAlias = dict[str, pa.Table]
 
 Engine = TypeVar("Engine")
+
+
+_LONG = 80  # letters of an argument at a prompt
 
 
 def _bare(stream: Any) -> Stream:
@@ -69,6 +74,25 @@ class ByHand(Generic[Engine]):
         self._drained = False
         self._plain: dict[str, pa.Schema] = {}  # columns of the latest push that needed no change
         self._turn = Turn(keeps_rows=self._keeps_rows)
+
+    def __repr__(self) -> str:
+        given = (f"{name}={value}" for name, value in self._said().items())
+        return f"{type(self).__name__}({', '.join([*map(repr, self._streams.values()), *given])})"
+
+    def _repr_html_(self) -> str:
+        said = {f"stream {name!r}": stream for name, stream in self._streams.items()} | self._said()
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in said.items())
+        return f"<table><caption>{type(self).__name__}, rows are pushed</caption>{rows}</table>"
+
+    def _said(self) -> dict[str, str]:
+        """The arguments beside the streams that are not at their default."""
+        usual = {name: repr(one.default) for name, one in signature(type(self)).parameters.items() if name != "options"}
+        given = {name: (repr(value), value) for name, value in self._settings.items() if name in usual}
+        return {
+            name: text if len(text) < _LONG else shown(value)
+            for name, (text, value) in given.items()
+            if text != usual[name]
+        }
 
     @property
     def streams(self) -> Mapping[str, Stream]:

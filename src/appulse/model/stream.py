@@ -281,11 +281,28 @@ class Stream(Generic[Result]):
         ]
         return list(dict.fromkeys(c for c in wanted if c is not None))
 
+    def __repr__(self) -> str:
+        given = (f"{name}={value!r}" for name, value in self._said().items())
+        return f"Stream({', '.join([self._held(), *given])})"
+
     def _repr_html_(self) -> str:
-        said = {name: value for name, value in vars(self).items() if name != "frame" and value not in (None, (), 0.0)}
-        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in said.items())
-        held = "no frame: rows are pushed" if self.frame is None else type(self.frame).__name__
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in self._said().items()
+        )
+        held = "no frame: rows are pushed" if self.frame is None else self._held()
         return f"<table><caption>Stream of {escape(held)}</caption>{rows}</table>"
+
+    def _said(self) -> dict[str, Any]:
+        """What was given beside the frame, which may be large."""
+        usual = {"ahead": "1 hour", "order": "time", "unit": "s"}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name != "frame" and value not in (None, (), 0.0) and value != usual.get(name)
+        }
+
+    def _held(self) -> str:
+        return "None" if self.frame is None else f"<{type(self.frame).__name__}>"
 
 
 def stream_names(streams: Sequence[Stream], *, self_join: bool = False) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Annotated, TypeAlias
 
 from appulse.arguments import NAME, NOT_NEGATIVE, REAL, Kind, Name, Names, checked, either, one_of, several, whole
 from appulse.errors import BadArgument
+from appulse.model.brief import brief
 
 #: A block of objects has one byte for the number of dimensions.
 MOST_DIMENSIONS = 255
@@ -51,6 +52,7 @@ class Exact:
     def __init__(self, *columns: Name) -> None:
         object.__setattr__(self, "columns", _columns("Exact", columns))
 
+    __repr__ = brief
     form = Form.POINT
 
 
@@ -80,6 +82,7 @@ class Samples:
     weights: Name | None = None
     names: Names | None = None
 
+    __repr__ = brief
     form = Form.SAMPLES
 
     def __post_init__(self) -> None:
@@ -113,6 +116,7 @@ class Gaussian:
     ellipse: tuple[str | float, ...] | None
     samples: int
 
+    __repr__ = brief
     form = Form.GAUSSIAN
 
     def __init__(
@@ -174,6 +178,7 @@ class Ball:
     radius: str | float
     samples: int
 
+    __repr__ = brief
     form = Form.BALL
 
     def __init__(self, *columns: Name, radius: _Spread, samples: _Points = 64) -> None:
@@ -201,6 +206,7 @@ class Incomplete:
     def __init__(self, *columns: Name) -> None:
         object.__setattr__(self, "columns", _columns("Incomplete", columns))
 
+    __repr__ = brief
     form = Form.SAMPLES
 
 
@@ -247,6 +253,8 @@ class Position:
     altitude_sigma: _Spread = 0.0
     earth: Annotated[str, one_of("wgs84", "sphere", "sky")] = "wgs84"
     geography: Name | None = None
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if self.geography is not None:
