@@ -72,9 +72,7 @@ def test_an_explanation_has_its_parts_as_fields() -> None:
     )
     found = ap.explain(ap.self_join(pairs, epsilon=1, probability=0.01, window=5))
     assert found.call == "self_join"
-    assert found.streams == {
-        "<b>": "exact points Exact('distance'), existing with probability 'probability'"
-    }
+    assert found.streams == {"<b>": "exact points Exact('distance'), existing with probability 'probability'"}
     assert found.steps["window"] == "rows at most 5 s old"
     assert found.counts["candidates"] >= found.counts["answers"]
     assert len(found.warnings) == 1
