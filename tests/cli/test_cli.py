@@ -42,6 +42,12 @@ def test_help_lists_what_stands_and_nothing_else() -> None:
     assert call("rn").exit_code == 2
 
 
+def test_every_command_has_examples_and_json() -> None:
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        assert "json" in {one.name for one in command.params}, name
+        assert "Examples" in (command.epilog or ""), name
+
+
 def test_validate(job: Path) -> None:
     right = call("validate", job)
     assert (right.exit_code, "similarity_join of near, far into" in right.output) == (0, True)

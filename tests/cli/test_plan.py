@@ -171,7 +171,9 @@ def test_a_job_that_serves_is_planned_in_process_and_not_started_beyond_its_limi
 def test_a_replay_is_planned_from_its_file(job: Path) -> None:
     file = job.parent / "all.parquet"
     pq.write_table(pq.read_table(job.parent / "fixes"), file)
-    job.write_text(JOB.replace('format = "parquet"\npath = "fixes"', f'format = "replay"\npath = "{file}"'))
+    job.write_text(JOB.replace('format = "parquet"\npath = "fixes"', f'format = "replay"\npath = "{file}"\nspeed = 60'))
     done = appulse("plan", job, "--json", "--engine", "process")
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["state_rows"] == 201
+    needs = json.loads(done.stdout)
+    assert needs["state_rows"] == 201
+    assert needs["rate"] == pytest.approx(600, rel=0.01)

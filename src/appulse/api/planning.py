@@ -123,15 +123,16 @@ def planned(
     memory: float | None = None,
     cores: int | None = None,
     engine: str = "process",
+    speed: float = 1.0,
 ) -> Plan:
-    """The plan of a call over a supply of rows; see `plan`."""
+    """The plan of a call over a supply of rows; see `plan`. ``speed``: of a replay."""
     if call.state()["state_rows"] or call.started:
         raise BadArgument("Rows were pushed to the call. Give a new one: it is tried on the sample alone.")
     growth = _growth(call)
     trial = _tried(call, supply, growth)
     rates = _rates(rate, list(call.streams), trial)
     name = type(call).__name__
-    return estimate(name, engine, trial, growth, rates=rates, memory=memory, cores=cores)
+    return estimate(name, engine, trial, growth, rates=rates, memory=memory, cores=cores, speed=speed)
 
 
 def _rates(rate: float | Mapping[str, float] | None, names: list[str], trial: Trial) -> list[float] | None:

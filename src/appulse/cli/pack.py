@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as js
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -16,14 +17,19 @@ __all__ = ["pack"]
 
 def pack(
     out: Annotated[Path, typer.Argument(metavar="ARCHIVE.tar.gz", help="Where to write it.", show_default=False)],
+    *,
+    json: Annotated[bool, typer.Option("--json", help="Size and settings as one JSON object on stdout.")] = False,
 ) -> None:
     """Pack appulse, what it needs and its compiled kernels for the workers of a cluster; see docs/deployment.md."""
     from appulse.engines.packing import pack as write
     from appulse.engines.packing import settings_of
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=json)
     with errors_told(console):
         size = write(out)
+    if json:
+        typer.echo(js.dumps({"archive": str(out), "bytes": size, "conf": settings_of(out)}))
+        return
     console.print(f"{out}: {size / 2**20:.0f} MiB. Give the session of a cluster:", soft_wrap=True, markup=False)
     for name, value in settings_of(out).items():
         console.print(f"  --conf {quote(f'{name}={value}')}", soft_wrap=True, markup=False)

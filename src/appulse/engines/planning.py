@@ -190,8 +190,12 @@ def estimate(
     rates: Sequence[float] | None = None,
     memory: float | None = None,
     cores: int | None = None,
+    speed: float = 1.0,
 ) -> Plan:
-    """The plan of a call by its trial; ``rates`` are declared ones, rows a second of each stream."""
+    """The plan of a call by its trial; ``rates`` are declared ones, rows a second of each stream.
+
+    ``speed`` is how many seconds of the streams pass in one: rows and answers come faster, and no more are held.
+    """
     busiest = trial.busiest
     here, usual = np.array(busiest.rates), trial.typical.mean(axis=0)
     # How much more of each stream is declared than the sample has, on the whole.
@@ -218,7 +222,7 @@ def estimate(
     usual_answers = each * float(np.mean([_chances(one, power) for one in trial.typical])) * increase
 
     cost = _cost([step for one in (busiest, *trial.others) for step in one.steps[1:]])(held)
-    rate, top = float((more * usual).sum()), float((more * np.maximum(here, usual)).sum())
+    rate, top = speed * float((more * usual).sum()), speed * float((more * np.maximum(here, usual)).sum())
     asked = max(1, ceil(top * cost / _LOAD))
     total = _FIXED[engine] + _EACH_CORE[engine] * asked + _COPIES[engine] * state
     return Plan(
@@ -228,20 +232,22 @@ def estimate(
         top,
         round(held),
         round(state),
-        usual_answers,
-        peak,
+        speed * usual_answers,
+        speed * peak,
         1 / cost if cost else float("inf"),
         asked,
         round(total),
         sum(sum(step.rows) for one in (busiest, *trial.others) for step in one.steps),
         trial.steady,
-        tuple(_notes(trial, drawn)),
+        tuple(_notes(trial, drawn, speed)),
         tuple(_refusals(asked, total, state, top, cost, memory, cores)),
     )
 
 
-def _notes(trial: Trial, longer: float) -> Iterator[str]:
+def _notes(trial: Trial, longer: float, speed: float) -> Iterator[str]:
     busiest = trial.busiest
+    if speed != 1.0:
+        yield f"rows are replayed at {_number(speed)} times their own speed"
     if any(share < 0.999 for share in busiest.share):
         yield f"tried on {min(busiest.share):.1%} of the keys, over {_number(busiest.seconds)} seconds of the streams"
     if longer > 1 and trial.stays is not None:

@@ -48,10 +48,18 @@ def plan_job(
     engine = engine or ("process" if job.table.engine == "local" else "spark")
     if limits is not None:
         rate, memory, cores = rate or limits.rate, memory or limits.bytes, cores or limits.cores
-    plan = planned(by_hand(job), _Files(job, samples or {}), rate=rate, memory=memory, cores=cores, engine=engine)
+    speed = 1.0 if rate else _speed(job)
+    files = _Files(job, samples or {})
+    plan = planned(by_hand(job), files, rate=rate, memory=memory, cores=cores, engine=engine, speed=speed)
     if limits is not None and limits.state_rows is not None and plan.state_rows > limits.state_rows:
         plan = plan.refused(f"it holds {plan.state_rows:,} rows, and [limits] has state_rows = {limits.state_rows:,}")
     return plan.named(job.table.operator)
+
+
+def _speed(job: Job) -> float:
+    """How much faster than their own times rows are replayed; as fast as possible is not known."""
+    speeds = [source.speed for source in job.table.sources.values() if isinstance(source, ReplayTable)]
+    return next((float(speed) for speed in speeds if not isinstance(speed, str)), 1.0)
 
 
 class _Files:
