@@ -77,7 +77,8 @@ def _may_be_written(found: Any) -> Any:
         return found.copy(readonly=False)
     if isinstance(found, types.BaseTuple):
         parts: Any = found
-        return _types.BaseTuple.from_types(map(_may_be_written, parts), getattr(found, "instance_class", None))
+        written = [_may_be_written(part) for part in parts]
+        return _types.BaseTuple.from_types(written, getattr(found, "instance_class", None))
     return found
 
 
