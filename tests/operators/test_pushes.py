@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.join import call
-from appulse.model import encode
+from appulse.model import few_objects
 from appulse.operators import few_points
 from appulse.operators.buffers import Column, Rows
 
@@ -127,7 +127,7 @@ def test_a_few_rows_have_the_answers_of_the_general_way(
 
     short = taken_in()
     with ExitStack() as general:
-        for module in (encode, call, few_points):
+        for module in (few_objects, call, few_points):
             general.enter_context(patch.object(module, "FEW", 0))
         assert short == taken_in()
 

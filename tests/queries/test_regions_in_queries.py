@@ -341,10 +341,10 @@ def test_regions_end_by_until_and_are_explained() -> None:
         ("b", 0.0),
         ("b", 10.0),
     ]
-    told = by_hand.explain_query("a")
-    assert (told["region"], told["probability"]) == ({"edges": 4, "box": [0.0, 0.0, 3.0, 3.0]}, "exact")
-    told = by_hand.explain_query("b")
-    assert (told["region"]["radius"], told["probability"]) == (9.0, "exact")
+    shown = by_hand.explain_query("a")
+    assert (shown["region"], shown["probability"]) == ({"edges": 4, "box": [0.0, 0.0, 3.0, 3.0]}, "exact")
+    shown = by_hand.explain_query("b")
+    assert (shown["region"]["radius"], shown["probability"]) == (9.0, "exact")
     by_hand.change(pa.table({"query": ["c"], "region": [SQUARE], "condition": ["x > -1"]}))
     assert by_hand.explain_query("c")["probability"] == "exact"
 

@@ -102,10 +102,10 @@ def compile_all() -> None:
 
 
 def _compile_faster() -> None:
-    """What a process that only compiles can do without; together a third of its time."""
+    """Leave out what a process that only compiles can do without."""
     # Numba makes millions of objects that live on: the collector would look through them again and again.
     gc.disable()
-    # It looks its options up by all of their values, each time; there are few, so that a hash of all alike will do.
+    # It looks its options up by all of their values, each time; there are few, so one hash for all will do.
     options: Any = TargetConfig
     equal = options.__eq__
     options.__eq__ = lambda one, other: one._values == other._values or equal(one, other)  # noqa: SLF001

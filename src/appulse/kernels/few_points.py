@@ -75,8 +75,8 @@ class Asked(NamedTuple):
     unknown: float
 
 
-class Told(NamedTuple):
-    """Answers: keys of left rows as words, their times, and so on."""
+class Pairs(NamedTuple):
+    """Pairs that were found: keys of left rows as words, their times, and so on."""
 
     left_key: Hashes
     left_time: Ints
@@ -212,15 +212,17 @@ def _candidates(
 
 
 @exact_kernel
-def _tell(left: Ints, right: Ints, square: Floats, one: Live, other: Live, asked: Asked, told: Told, n: Whole) -> Whole:
+def _write(
+    left: Ints, right: Ints, square: Floats, one: Live, other: Live, asked: Asked, pairs: Pairs, n: Whole
+) -> Whole:
     """Write the pairs that are near and likely enough from ``n`` on; where the next one goes."""
     for i in range(square.shape[0]):
         j, k = left[i], right[i]
         probability = one.mass[j] * other.mass[k]
         if square[i] <= asked.most and probability >= asked.threshold:
-            told.left_key[n], told.right_key[n] = one.words[j], other.words[k]
-            told.left_time[n], told.right_time[n] = one.time[j], other.time[k]
-            told.distance[n], told.probability[n] = np.sqrt(square[i]), probability
+            pairs.left_key[n], pairs.right_key[n] = one.words[j], other.words[k]
+            pairs.left_time[n], pairs.right_time[n] = one.time[j], other.time[k]
+            pairs.distance[n], pairs.probability[n] = np.sqrt(square[i]), probability
             n += 1
     return n
 
@@ -234,7 +236,7 @@ def _live(window: Columns, stand: Stand, came: Came) -> Live:
 @exact_kernel
 def push_points(
     came: tuple[Came, Came], windows: tuple[Columns, Columns], stands: tuple[Stand, Stand], asked: Asked, tally: Ints
-) -> Told:
+) -> Pairs:
     """Put points in the windows of their streams, and find their pairs, of one window after the other.
 
     ``tally`` is that of `sweep`, and behind it how many pairs were looked at.
@@ -252,15 +254,15 @@ def push_points(
     most = near.shape[0]
     tally[4] = most
     words, times, numbers = np.empty((2, most), np.uint64), np.empty((2, most), np.int64), np.empty((2, most))
-    told = Told(words[0], times[0], words[1], times[1], numbers[0], numbers[1])
-    n = _tell(left, right, squared_distances(right, left, other.centre, one.centre), one, other, asked, told, 0)
+    pairs = Pairs(words[0], times[0], words[1], times[1], numbers[0], numbers[1])
+    n = _write(left, right, squared_distances(right, left, other.centre, one.centre), one, other, asked, pairs, 0)
     square = squared_distances(other_left, other_right, one.centre, other.centre)
-    n = _tell(other_left, other_right, square, one, other, asked, told, n)
-    return Told(
-        told.left_key[:n],
-        told.left_time[:n],
-        told.right_key[:n],
-        told.right_time[:n],
-        told.distance[:n],
-        told.probability[:n],
+    n = _write(other_left, other_right, square, one, other, asked, pairs, n)
+    return Pairs(
+        pairs.left_key[:n],
+        pairs.left_time[:n],
+        pairs.right_key[:n],
+        pairs.right_time[:n],
+        pairs.distance[:n],
+        pairs.probability[:n],
     )

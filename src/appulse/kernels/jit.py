@@ -56,7 +56,7 @@ def _compiled(function: F, *, fastmath: Any = False, forceinline: bool = False) 
     options: dict[str, Any] = {"fastmath": fastmath, "forceinline": forceinline, "no_cfunc_wrapper": True}
     made: Any = njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     # Numba compiles anew for arguments that differ in nothing a kernel sees: arrays in Arrow's memory, which may not be
-    # written, beside those that NumPy made, and numbers that stand in a caller's source. That was a third of all code.
+    # written, beside those that NumPy made, and numbers that stand in a caller's source.
     made.typeof_pyval = partial(_type_of, made.typeof_pyval)
     made.get_call_template = partial(_call, made.get_call_template)
     return cast("F", made)

@@ -26,7 +26,7 @@ from appulse.model.defects import (
     shown_values,
 )
 from appulse.model.encoding import Encoding, check_dimensions
-from appulse.model.few import FEW, FewRows
+from appulse.model.few_objects import few_objects
 from appulse.model.filled import OBSERVED, Fill, with_ways
 from appulse.model.motion import Straight
 from appulse.model.objects import Objects, contents
@@ -62,33 +62,10 @@ _POINTS = 64  # of a position, where its coordinates are asked for
 
 def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
     """Objects of the good rows, in the order of the table, and the bad rows as rejects."""
-    if len(table) <= FEW and (few := _few(table, encoding)) is not None:
+    if (few := few_objects(table, encoding)) is not None:
         return few, encoding.no_rejects
     rows, rejects = checked(table, encoding)
     return objects_of(rows, encoding), rejects
-
-
-def _few(table: pa.Table, encoding: Encoding) -> Objects | None:
-    """A few rows, where they are plain and good."""
-    seen = encoding.seen
-    if seen.short != table.schema:
-        seen.short, seen.few = table.schema, _few_rows(table.schema, encoding)
-    return None if seen.few is None else seen.few.read(table)
-
-
-def _few_rows(schema: pa.Schema, encoding: Encoding) -> FewRows | None:
-    """How few rows are read, where they have a key, a time and a value, and nothing else is asked of them."""
-    model, reach = encoding.model, encoding.gaussian_reach
-    normal = isinstance(model, Gaussian) and model.isotropic and reach is not None
-    if not encoding.bare or schema.field(encoding.key).type != encoding.key_type:
-        return None
-    if (
-        not isinstance(model, Exact | Gaussian)
-        or isinstance(model, Vectors)
-        or (model.form != Form.POINT and not normal)
-    ):
-        return None
-    return FewRows.of(model, encoding.key, encoding.time, encoding.unit, reach or 0.0, schema)
 
 
 def objects_of(rows: ValidRows, encoding: Encoding) -> Objects:

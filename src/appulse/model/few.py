@@ -30,20 +30,20 @@ _WORD = 8  # bytes
 _WHOLE, _REAL = pa.int64(), pa.float64()
 
 
-class Form(NamedTuple):
+class Layout(NamedTuple):
     """The message in which Arrow writes rows without nulls: how it begins, and where its columns are (8 bytes)."""
 
     head: pa.Buffer
     places: NDArray[np.int64]
 
     @staticmethod
-    def of(message: pa.Buffer, schema: pa.Schema, columns: Sequence[int]) -> Form | None:
+    def of(message: pa.Buffer, schema: pa.Schema, columns: Sequence[int]) -> Layout | None:
         """That of rows of some length, where these columns of eight bytes have no nulls."""
         read = [pa.ipc.read_record_batch(message, schema).column(i) for i in columns]
         if any(column.null_count for column in read):
             return None
         places = [column.buffers()[1].address - message.address for column in read]
-        return Form(message[: min(places)], np.array(places) // _WORD)
+        return Layout(message[: min(places)], np.array(places) // _WORD)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class FewRows:
     per: int  # microseconds of one unit of its times, less than 0 where these are no whole numbers
     model: Exact | Gaussian
     reach: float  # of a deviation of 1
-    forms: dict[int, Form] = field(default_factory=dict)
+    layouts: dict[int, Layout] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -77,18 +77,18 @@ class FewRows:
         if len(batches) != 1:
             return None
         n, message = len(table), batches[0].serialize()
-        form = self.forms.get(n)
-        if form is None:
-            form = Form.of(message, self.schema, range(len(self.schema)))
-            if form is None:
+        layout = self.layouts.get(n)
+        if layout is None:
+            layout = Layout.of(message, self.schema, range(len(self.schema)))
+            if layout is None:
                 return None
-            self.forms[n] = form
-        if not message[: len(form.head)].equals(form.head):
+            self.layouts[n] = layout
+        if not message[: len(layout.head)].equals(layout.head):
             return None
         sigma = self.model.sigma if isinstance(self.model, Gaussian) else None
         words, spread = np.frombuffer(message, np.int64), np.empty((n, 0 if sigma is None else 1))
         out = FewRead(np.empty(n, np.int64), np.empty(n, np.uint64), np.empty((n, len(self.model.columns))), spread)
-        if not read_rows(words, words.view(np.float64), form.places, self.per, out):
+        if not read_rows(words, words.view(np.float64), layout.places, self.per, out):
             return None
         if isinstance(sigma, float):
             spread[:] = sigma

@@ -62,10 +62,10 @@ class FewPoints(JoinWindows):
         plan, tally = self.plan, np.zeros(5, np.int64)
         (came, window, stand), (other, beside, at) = (self._took(own, given) for own, given in enumerate(rows))
         asked = Asked(plan.check_differ, plan.limit, plan.limit**2, plan.threshold, UNKNOWN)
-        told = push_points((came, other), (window, beside), (stand, at), asked, tally)
+        pairs = push_points((came, other), (window, beside), (stand, at), asked, tally)
         for store in self._stores:
             store.linked = len(store)
-        n = len(told.distance)
+        n = len(pairs.distance)
         reached, far, unlikely, _, refined = tally.tolist()
         counts = self.counts
         counts["candidates"] += reached
@@ -76,7 +76,7 @@ class FewPoints(JoinWindows):
         self.output.add(n)
         if n == 0:
             return NO_ANSWERS
-        left, left_time, right, right_time, distance, probability = told
+        left, left_time, right, right_time, distance, probability = pairs
         begin, stream = np.arange(n + 1) * _WORD, np.zeros(n, np.int64)
         one, two = (Bytes(begin, column.view(np.uint8)) for column in (left, right))
         return Answers(stream, one, left_time, stream + 1, two, right_time, distance, probability)

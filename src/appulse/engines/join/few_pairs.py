@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.kernels.few import put_pairs
-from appulse.model.few import Form, per_unit
+from appulse.model.few import Layout, per_unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,6 +67,6 @@ class FewPairs:
             for i, field in enumerate(self._schema)
         ]
         message = pa.RecordBatch.from_arrays(columns, schema=self._schema).serialize()
-        form = Form.of(message, self._schema, _WRITTEN)
-        assert form is not None  # noqa: S101 - no column has nulls
-        return _Blank(np.frombuffer(message, np.uint8), form.places)
+        layout = Layout.of(message, self._schema, _WRITTEN)
+        assert layout is not None  # noqa: S101 - no column has nulls
+        return _Blank(np.frombuffer(message, np.uint8), layout.places)
