@@ -135,12 +135,11 @@ class FenceVersion:
 
 
 def version_of(
-    regions: Regions, number: NDArray[np.int64], known: int, rows: pa.Table, digest: bytes, call: FenceCall
+    store: FenceStore, number: NDArray[np.int64], known: int, rows: pa.Table, digest: bytes, call: FenceCall
 ) -> FenceVersion:
-    """A set of fences, from the rows that say what they are."""
-    names = as_keys(plain_values(rows[QUERY]), call.query_type)
+    """A set of all fences of a store, with their terms from the rows that say what they are."""
     terms, _ = terms_of(rows, call.encoding.unit, call.types)
-    return FenceVersion(FenceStore(regions, names, rows), np.ones(len(names), np.uint8), number, known, digest, terms)
+    return FenceVersion(store, np.ones(len(store), np.uint8), number, known, digest, terms)
 
 
 def first_version(call: FenceCall) -> FenceVersion:
@@ -149,7 +148,8 @@ def first_version(call: FenceCall) -> FenceVersion:
     number = np.arange(len(held.names), dtype=np.int64)
     rows = call.given_fences.take(pa.array(held.regions.rows))
     digest = blake2b(call.fingerprint().encode(), digest_size=_DIGEST).digest()
-    return version_of(held.regions.arrays, number, len(number), rows, digest, call)
+    store = FenceStore(held.regions.arrays, held.names.cast(call.query_type), rows)
+    return version_of(store, number, len(number), rows, digest, call)
 
 
 def check_changes(schema: pa.Schema) -> None:
@@ -183,7 +183,8 @@ def known_version(
         if len(table):
             radii = radii_of(table, "fences")
             arrays = regions_of(geometries_of(table), radii, call.plan.earth, digested=False).arrays
-        _KEPT[digest] = version_of(arrays, number, known, table, digest, call), call.reject_schema.empty_table()
+        store = FenceStore(arrays, as_keys(plain_values(table[QUERY]), call.query_type), table)
+        _KEPT[digest] = version_of(store, number, known, table, digest, call), call.reject_schema.empty_table()
     return _KEPT[digest][0]
 
 
