@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from scipy.spatial import cKDTree
 
 from appulse.engines.thresholds import TOLERANCE
 from appulse.errors import BadArgument, warn_exploding
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 
 def sites_of(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float) -> Sites:
     """Where sensors are, in the order of their names, and which are neighbours."""
+    from scipy.spatial import cKDTree
+
     if sensor not in locations.column_names:
         raise BadArgument(f"locations= has no column {sensor!r}. It has: {', '.join(locations.column_names)}.")
     others = [name for name in locations.column_names if name != sensor]
@@ -52,6 +53,8 @@ def sites_of(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float) 
 
 def places_of(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float, place: Position) -> Sites:
     """The same of places on the Earth: neighbours by geodesic, coordinates in the plane around the middle of all."""
+    from scipy.spatial import cKDTree
+
     if not place.exact or place.altitude is not None:
         raise BadArgument("place= says where sensors stand, without errors and altitudes. Leave these out.")
     for name in (sensor, *columns(place)):
