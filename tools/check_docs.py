@@ -12,9 +12,9 @@ that begins with `appulse.`.
 from __future__ import annotations
 
 import ast
+import multiprocessing
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -35,8 +35,8 @@ CODE = re.compile(r"`([^`]+)`")
 PATH = re.compile(r"(?P<path>(?:src|tests|benchmarks|docs|examples|tools)/[\w./-]*)(?P<names>(?:::\w+)*)(?:\[.*\])?")
 DOTTED = re.compile(r"appulse(?:\.\w+)+(?<!\.json)(?<!\.toml)")
 
-# The program comes on stdin; under the name of the page, so that a traceback shows the page's own lines.
-RUNNER = "import sys; exec(compile(sys.stdin.read(), sys.argv[1], 'exec'), {'__name__': '__main__'})"
+# Each page has a process of its own, forked from one that has these: to import them takes longer than most pages.
+IMPORTED = ["appulse.api.by_hand", "appulse.api.calls", "pandas"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ def main(arguments: list[str]) -> int:
     files = [Path(name).resolve() for name in arguments] or [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
     if missing := [str(file) for file in files if not file.is_file()]:
         sys.exit(f"there is no {', no '.join(missing)}; run this in the checkout, or name pages that exist")
+    multiprocessing.get_context("forkserver").set_forkserver_preload(IMPORTED)
     wrong = 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for page, problems, seconds in pool.map(check, map(read, files)):
@@ -106,23 +107,28 @@ def failures(page: Page) -> Iterator[str]:
     """What the examples of a page said if they failed."""
     if not page.blocks:
         return
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            ran = subprocess.run(
-                [sys.executable, "-c", RUNNER, str(page.file)],
-                input=page.program,
-                capture_output=True,
-                text=True,
-                cwd=folder,
-                check=False,
-                timeout=PATIENCE,
-            )
-        except subprocess.TimeoutExpired:
+    context = multiprocessing.get_context("forkserver")
+    with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile("r") as said:
+        process = context.Process(target=run, args=(page.file, page.program, folder, said.name))
+        process.start()
+        process.join(PATIENCE)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
             yield f" the examples had not ended after {PATIENCE:g} seconds"
-            return
-    if ran.returncode:
-        lines = re.findall(rf'File "{re.escape(str(page.file))}", line (\d+)', ran.stderr)
-        yield f"{lines[-1] if lines else ''} an example failed\n{ran.stdout}{ran.stderr}"
+        elif process.exitcode:
+            output = said.read()
+            lines = re.findall(rf'File "{re.escape(str(page.file))}", line (\d+)', output)
+            yield f"{lines[-1] if lines else ''} an example failed\n{output}"
+
+
+def run(file: Path, program: str, folder: str, output: str) -> None:
+    """Run a page's program, under the name of the page, so that a traceback shows the page's own lines."""
+    os.chdir(folder)
+    written = os.open(output, os.O_WRONLY | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(written, stream)
+    exec(compile(program, file, "exec"), {"__name__": "__main__"})  # noqa: S102 - our own pages
 
 
 def broken_links(page: Page) -> Iterator[str]:
