@@ -71,8 +71,7 @@ def test_the_wheel_alone_runs_the_readme(tmp_path: Path) -> None:
     assert said.stdout == f"appulse {ap.version}\n"
     (tmp_path / "work").mkdir()
     ran = subprocess.run(
-        [python, "-c", check_docs.RUNNER, "README.md"],
-        input=check_docs.read(ROOT / "README.md").program,
+        [python, "-c", check_docs.read(ROOT / "README.md").program],
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
         cwd=tmp_path / "work",
         check=False,
