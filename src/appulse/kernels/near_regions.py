@@ -14,7 +14,7 @@ import numpy as np
 from appulse.kernels.cells import packed_order
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.region_index import RegionIndex, candidates
-from appulse.kernels.regions import SURE, Regions, chance, covers, raster_cell, raster_step
+from appulse.kernels.regions import SURE, Regions, chance, covers, is_rasterised, raster_cell, raster_step
 from appulse.kernels.simd import lowest
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ def _inside(regions: Regions, i: int, group: Group, within: np.uint32) -> np.uin
     columns, edges = np.uint64((2 << last) - (1 << first)), np.uint64(0)
     for row in range(low, high + 1):
         edges |= (regions.raster[i, row >> 2] >> np.uint64(16 * (row & 3))) & columns
-    if not edges:
+    if not edges and is_rasterised(regions, i):
         # Cells that touch, none with an edge, are all of one kind.
         word = regions.raster[i, 4 + (low >> 2)] >> np.uint64(16 * (low & 3) + first)
         return within if word & np.uint64(1) else np.uint32(0)

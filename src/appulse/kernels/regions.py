@@ -69,7 +69,8 @@ class Regions(NamedTuple):
     around ``centre``: (x, y), or on an Earth the Earth-centred place.
 
     ``raster`` has two bits for each of 16 x 16 cells of the box, 256 bits of each kind: whether an edge may have a part
-    in it, and, if none has, whether it is inside. Most places are in such a cell, and no edge is looked at.
+    in it, and, if none has, whether it is inside. Most places are in such a cell, and no edge is looked at. A raster
+    without an edge has not been filled in, and says nothing.
     """
 
     first: Ints
@@ -149,13 +150,30 @@ def raster_cell(low: float, step: float, x: float) -> int:
 
 
 @exact_kernel
-def rasterise(regions: Regions) -> None:
-    """Fill in ``raster``."""
-    for i in range(regions.first.shape[0] - 1):
+def rasterise(regions: Regions, first: int) -> None:
+    """Fill in ``raster`` of regions from ``first`` on, where that was not done."""
+    for i in range(first, regions.first.shape[0] - 1):
         begin, end = regions.start[regions.first[i]], regions.start[regions.first[i + 1]]
-        if begin < end:
+        if begin < end and not is_rasterised(regions, i):
             _mark_edges(regions, i, begin, end)
             _mark_inside(regions, i)
+
+
+@inlined_kernel
+def is_rasterised(regions: Regions, i: int) -> bool:
+    """Whether the raster of a region with edges is filled in."""
+    raster = regions.raster
+    return bool(raster[i, 0] | raster[i, 1] | raster[i, 2] | raster[i, 3])
+
+
+@exact_kernel
+def first_without_raster(regions: Regions) -> int:
+    """The first region with edges whose raster is not filled in; how many there are if there is none."""
+    n = len(regions.first) - 1
+    for i in range(n):
+        if regions.first[i] < regions.first[i + 1] and not is_rasterised(regions, i):
+            return i
+    return n
 
 
 @exact_kernel
@@ -217,7 +235,7 @@ def covers(regions: Regions, i: int, x: float, y: float) -> bool:
     row, column = raster_cell(south, raster_step(south, north), y), raster_cell(west, raster_step(west, east), x)
     bit = row * CELLS + column
     word, shift = bit >> 6, np.uint64(bit & 63)
-    if (regions.raster[i, word] >> shift) & np.uint64(1):
+    if (regions.raster[i, word] >> shift) & np.uint64(1) or not is_rasterised(regions, i):
         return _covers(regions, i, x, y)
     return bool((regions.raster[i, 4 + word] >> shift) & np.uint64(1))
 

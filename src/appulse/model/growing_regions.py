@@ -9,7 +9,7 @@ import numpy as np
 
 from appulse.kernels.near_regions import Curve, curve_of
 from appulse.kernels.region_index import RegionIndex, cells_of, count_levels, enter
-from appulse.kernels.regions import Regions
+from appulse.kernels.regions import Regions, first_without_raster, rasterise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,6 +69,9 @@ class GrowingRegions:
         self._level = GrowingArray(levels_of(regions.box))
         self._search: Search | None = None
         self._entries = 0
+        # A raster costs about as much as a look at the edges does for one reading: it is made for regions that have
+        # seen as many readings as they are, and never for most of those that soon change place again.
+        self._without_raster, self._seen = first_without_raster(regions), 0
 
     def __len__(self) -> int:
         return self._level.size
@@ -92,8 +95,18 @@ class GrowingRegions:
             self._search = Search(index, curve_of(arrays, index.level))
         return self._search
 
+    def expect(self, readings: int) -> None:
+        """So many readings are about to be looked up."""
+        self._seen += readings
+        if self._seen >= len(self) - self._without_raster > 0:
+            rasterise(self.arrays, self._without_raster)
+            self._without_raster, self._seen = len(self), 0
+
     def add(self, regions: Regions) -> None:
-        """Take in more."""
+        """Take in more, with rasters or without."""
+        if self._without_raster == len(self):
+            self._without_raster += first_without_raster(regions)
+            self._seen = 0
         before, first = self.arrays, len(self)
         first_block, first_edge = len(before.bounds), len(before.edges)
         moved = regions._replace(first=regions.first[1:] + first_block, start=regions.start[1:] + first_edge)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from appulse.errors import BadArgument
 from appulse.kernels.outlines import areas, outlines
+from appulse.kernels.plain_polygons import boxes_of, read_corners, ring_ends, stars
 from appulse.kernels.regions import Regions, rasterise
 from appulse.model.batch import Batch, Ragged
 from appulse.model.geometries import REGION, cut, read, shapely_module, troubles, widened
@@ -30,6 +31,8 @@ QUERY, RADIUS = "query", "radius"
 _PIECE = 2_000
 # Of polygons with an area below this, by the squares of their corners' distances, rounding may turn the sign.
 _THIN = 1e-9
+# No polygon is cut that keeps within these degrees.
+_WHOLE = np.array([180.0, 90.0, 180.0, 90.0])
 #: Metres of a degree of latitude, at the least there is on the Earth.
 _METRES = 110_500.0
 __all__ = [
@@ -87,15 +90,23 @@ class _Piece(NamedTuple):
 
 
 def regions_of(
-    given: Sequence[Any], radii: Sequence[float | None], earth: Earth | None, *, digested: bool = True
+    given: Sequence[Any],
+    radii: Sequence[float | None],
+    earth: Earth | None,
+    *,
+    digested: bool = True,
+    rasterised: bool = True,
 ) -> RegionSet:
     """Geometries (WKB, WKT, GeoArrow, or of shapely) as regions; a radius widens one, and makes a disc of a point.
 
     On an Earth coordinates are longitude and latitude, and radii metres. The digest is empty unless they are
-    ``digested``.
+    ``digested``, and so are rasters unless they are ``rasterised``.
     """
     starts = range(0, max(1, len(given)), _PIECE)
     pieces = [_piece(given[at : at + _PIECE], radii[at : at + _PIECE], earth, digested=digested) for at in starts]
+    if rasterised:
+        for piece in pieces:
+            rasterise(piece.arrays, 0)
     digest = ""
     if digested:
         texts = (text for piece in pieces for text in piece.texts)
@@ -112,6 +123,9 @@ def regions_of(
 
 def _piece(given: Sequence[Any], radii: Sequence[float | None], earth: Earth | None, *, digested: bool) -> _Piece:
     shapely = shapely_module()
+    if set(map(type, radii)) == {type(None)} and (plain := _plain_polygons(shapely, given, earth)) is not None:
+        texts = given if digested else ()
+        return _Piece(plain, np.arange(len(given)), {}, np.full(len(given), np.nan), texts)
     widths = np.array([np.nan if radius is None else radius for radius in radii], float)
     shapes, wrong = read(shapely, given)
     nans = {row: "radius is nan" for row, radius in enumerate(radii) if radius is not None and np.isnan(radius)}
@@ -129,6 +143,37 @@ def _piece(given: Sequence[Any], radii: Sequence[float | None], earth: Earth | N
     if earth is not None:
         shapes = cut(shapely, shapes)
     return _Piece(_arrays(shapely, shapes, disc, widths, earth), rows, wrong, known, texts)
+
+
+def _plain_polygons(shapely: Any, given: Sequence[Any], earth: Earth | None) -> Regions | None:
+    """The same of valid polygons of one ring in WKB, little endian and without an SRID; None if any is something else.
+
+    shapely reads only those that are not valid at first sight.
+    """
+    if set(map(type, given)) != {bytes}:
+        return None
+    data, ends = np.frombuffer(b"".join(given), np.uint8), np.cumsum(np.fromiter(map(len, given), np.int64, len(given)))
+    begin = ring_ends(data, ends)
+    if not len(begin):
+        return None
+    corners = np.empty((begin[-1], 2), "<f8")
+    read_corners(data, ends, begin, corners.reshape(-1).view(np.uint8))
+    box, good = boxes_of(corners, begin)
+    if not good.all() or (earth is not None and (np.abs(box) > _WHOLE).any()):
+        return None
+    area, size = areas(corners, begin)
+    turned, sure = area < 0.0, stars(corners, begin)
+    thin = np.abs(area) <= _THIN * size
+    asked = np.flatnonzero(thin | ~sure)
+    if len(asked):
+        shapes = shapely.from_wkb([given[i] for i in asked.tolist()])
+        if not shapely.is_valid(shapes).all():
+            return None
+        turned[asked] = ~shapely.is_ccw(shapely.get_exterior_ring(shapes))
+    n = len(given)
+    outline = outlines(corners, begin, np.arange(n), turned, n)
+    centre = np.zeros((n, 3)) if earth is None else centred(np.zeros(n), np.zeros(n), earth)
+    return Regions(*outline, box, np.full(n, np.nan), centre, np.zeros((n, 8), np.uint64))
 
 
 def radii_of(table: pa.Table, what: str) -> list[float | None]:
@@ -154,9 +199,7 @@ def _arrays(
     if earth is not None and len(centre):
         centre = centred(centre[:, 1], centre[:, 0], earth)
     first, start, bounds, edges = _edges(shapely, shapes, np.flatnonzero(~disc))
-    arrays = Regions(first, start, bounds, edges, box, radius, centre, np.zeros((len(shapes), 8), np.uint64))
-    rasterise(arrays)
-    return arrays
+    return Regions(first, start, bounds, edges, box, radius, centre, np.zeros((len(shapes), 8), np.uint64))
 
 
 def most_inside(regions: Regions, sigma: float, earth: Earth | None) -> NDArray[np.float64]:

@@ -75,7 +75,7 @@ class QueryRegions:
 
     def read(self, shapes: Sequence[Any], radii: Sequence[float | None]) -> RegionSet:
         """Geometries as regions."""
-        return regions_of(shapes, radii, self.earth, digested=False) if len(shapes) else NO_REGIONS
+        return regions_of(shapes, radii, self.earth, digested=False, rasterised=False) if len(shapes) else NO_REGIONS
 
     def add(self, regions: RegionSet, rows: NDArray[np.int64], n: int) -> dict[str, Range]:
         """Take regions in, those of queries by row; the bounds of all n queries along the axes of places."""
@@ -141,6 +141,7 @@ class QueryRegions:
         asked = -1.0 if least is None else least
         free = 0.0 if least is None or not 0.0 < least < 1.0 else np.sqrt(-2.0 * np.log(least))
         given = asked, Reach(reach, min(reach, free) + 0.01), self.earth or NO_EARTH, self.earth is not None, turns
+        self._held.expect(len(readings.at))
         search = self._held.search
         row, region, probability = matches(search.index, self.arrays, search.curve, readings, *given)
         return Found(row, self._slots[region], probability)

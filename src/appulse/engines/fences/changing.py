@@ -107,6 +107,7 @@ class ChangingFenceBucket(LookingBucket):
             if parts := rows.release(self.complete):
                 call, whole = self.call, in_canonical_order(Objects.concat(parts))
                 own = judged(whole, call.encoding, call.types, version.terms, carried=call.plan.carried)
+                version.expect(len(whole))
                 released.append((version.standing, *own))
         self.known = [one for one in self.known if len(one[1])]
         settled = all(version is self.version for version, _ in self.known)

@@ -84,6 +84,10 @@ class FenceVersion:
         regions.found_by = replace(search, index=search.index._replace(stands=self.stands))
         return Standing(regions, self.number, self.stands, self.known, None if self.terms is None else self.terms.terms)
 
+    def expect(self, readings: int) -> None:
+        """So many readings are about to be looked up."""
+        self.store.regions.expect(readings)
+
     @property
     def places(self) -> NDArray[np.int64]:
         """Those that stand."""
@@ -182,7 +186,7 @@ def known_version(
         arrays = NO_REGIONS.arrays
         if len(table):
             radii = radii_of(table, "fences")
-            arrays = regions_of(geometries_of(table), radii, call.plan.earth, digested=False).arrays
+            arrays = regions_of(geometries_of(table), radii, call.plan.earth, digested=False, rasterised=False).arrays
         store = FenceStore(arrays, as_keys(plain_values(table[QUERY]), call.query_type), table)
         _KEPT[digest] = version_of(store, number, known, table, digest, call), call.reject_schema.empty_table()
     return _KEPT[digest][0]
@@ -220,7 +224,7 @@ def _with_added(
 ) -> tuple[FenceVersion, list[pa.Table]]:
     """The set with fences that are new or have changed place, and what cannot be used."""
     null = np.asarray(names.is_null())
-    found = regions_of(geometries_of(part), radii_of(part, "fences"), call.plan.earth, digested=False)
+    found = regions_of(geometries_of(part), radii_of(part, "fences"), call.plan.earth, digested=False, rasterised=False)
     terms, odd = terms_of(part, call.encoding.unit, call.types)
     wrong = [(int(i), "query is null") for i in np.flatnonzero(null)]
     wrong += [(one.row, one.why) for one in found.bad if not null[one.row]]
