@@ -5,13 +5,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyspark
 import pytest
 
-from appulse.engines.spark.gateway import spark_home
+from appulse.engines.spark.gateway import know_classes, spark_home
 from appulse.errors import BadArgument, SessionError
 
 if TYPE_CHECKING:
@@ -231,3 +231,15 @@ def test_cores_are_those_of_this_machine() -> None:
 
     with pytest.raises(BadArgument, match=r"spark\.cores\.max"):
         session(2, **{"spark.master": "spark://host:7077"})
+
+
+def test_java_classes_are_looked_up_once(spark: SparkSession) -> None:
+    know_classes(spark)
+    jvm: Any = spark._jvm
+    for name in ("functions", "PythonUtils", "org.apache.spark.sql.classic.SparkSession"):
+        assert getattr(jvm, name) is getattr(jvm, name)
+    assert spark.range(3).selectExpr("sum(id) AS n").collect()[0].n == 3
+
+
+def test_a_session_of_spark_connect_has_no_java_classes() -> None:
+    know_classes(cast("SparkSession", object()))

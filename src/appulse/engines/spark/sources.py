@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql import DataFrame
 
 from appulse.engines.base import Call
+from appulse.engines.spark.gateway import know_classes
 from appulse.engines.spark.plans import grafted, observations, watermark_millis, without_watermarks
 from appulse.engines.spark.results import SparkResult, observed_result
 from appulse.engines.spark.routing import plain_tiling
@@ -45,6 +46,7 @@ class Sources:
                 "The call mixes streaming and batch frames, which Spark cannot union. Read the batch side as a stream "
                 "(spark.readStream), or collect it and use it in a batch call."
             )
+        know_classes(found.spark)
         if not found.streaming:
             return found
         check_session(found.spark)
