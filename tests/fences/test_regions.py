@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -258,6 +259,30 @@ def test_regions_that_are_added_leave_earlier_ones_as_they_were(counts: list[int
             meets = (arrays.box[:, :2] <= high).all(axis=1) & (arrays.box[:, 2:] >= low).all(axis=1)
             assert sorted(out[:found].tolist()) == np.flatnonzero(meets & (index.stands > 0)).tolist()
         np.testing.assert_array_equal(arrays.box, growing.arrays.box[: len(arrays.box)])
+
+
+def test_sets_of_one_origin_grow_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the first has the room behind them, and their search; what was sent elsewhere has neither."""
+    monkeypatch.setattr("appulse.model.regions._PIECE", 3)
+    chance = np.random.default_rng(2)
+    shapes = [shapely.box(x, y, x + 1, y + 2) for x, y in chance.uniform(-9, 9, (20, 2))]
+    given = regions_of(shapes[:10], [None] * 10, None)
+    before, search = [column.copy() for column in given.arrays], given.search
+    sent = pickle.loads(pickle.dumps(given))  # noqa: S301 - our own
+    assert sent._growing is None
+    first, second, third = given.growing(), given.growing(), sent.growing()
+    assert first.search is search
+    for growing, part in ((first, shapes[10:14]), (second, shapes[14:]), (third, shapes[12:])):
+        growing.add(regions_of(part, [None] * len(part), None, rasterised=False).arrays)
+        growing.expect(100)
+        for one, other in zip(growing.arrays, _regions([*shapes[:10], *part]), strict=True):
+            np.testing.assert_array_equal(one, other)
+        out = np.empty(20, np.int64)
+        found = candidates(growing.search.index, growing.arrays, -2.0, -3.0, 4.0, 5.0, out)
+        meets = shapely.intersects(shapely.box(-2.0, -3.0, 4.0, 5.0), [*shapes[:10], *part])
+        assert sorted(out[:found].tolist()) == np.flatnonzero(meets).tolist()
+    for one, other in zip(given.arrays, before, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_radius_makes_a_corridor() -> None:

@@ -327,6 +327,16 @@ def test_keys_may_be_anything(kind: str, collide: bool) -> None:
         assert [len(queries.find(keys.slice(i, 1))) for i in range(4)] == [1, 0, 1, 1]
 
 
+def test_the_slot_of_each_key() -> None:
+    """The last that is alive, in the order of the keys asked for, which may be null, unknown or asked for twice."""
+    known = slots.SlotsByKey(pa.string())
+    known.add(pa.array(["a", "b", "a", "c"]), 0)
+    known.add(pa.array(["d", "b"]), 4)
+    asked, alive = pa.array(["c", "a", None, "b", "z", "a", "d"]), np.array([1, 1, 1, 0, 1, 1], np.uint8)
+    assert known.slots(asked, alive).tolist() == [-1, 2, -1, 5, -1, 2, 4]
+    assert known.slots(pa.array(["z"]), alive).tolist() == [-1]
+
+
 def test_of_queries_of_one_key_the_last_stands() -> None:
     """Unless it is refused: then the one before it does."""
     queries = QuerySet(TYPES, pa.string())

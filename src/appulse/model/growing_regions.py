@@ -12,6 +12,8 @@ from appulse.kernels.region_index import RegionIndex, cells_of, count_levels, en
 from appulse.kernels.regions import Regions, first_without_raster, rasterise
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 T = TypeVar("T", bound=np.generic)
@@ -51,12 +53,16 @@ class GrowingArray(Generic[T]):
         """All that there is now."""
         return self._room[: self.size]
 
+    def reserve(self, size: int) -> None:
+        """Have room for so many."""
+        before, self._room = self.values, np.empty((size, *self._room.shape[1:]), self._room.dtype)
+        self._room[: self.size] = before
+
     def add(self, values: NDArray[T]) -> None:
         """Add values at the end; the first time all are copied."""
         size = self.size + len(values)
         if size > len(self._room):
-            before, self._room = self.values, np.empty((2 * size, *self._room.shape[1:]), self._room.dtype)
-            self._room[: self.size] = before
+            self.reserve(2 * size)
         self._room[self.size : size] = values
         self.size = size
 
@@ -94,6 +100,19 @@ class GrowingRegions:
             index, self._entries = _index_of(arrays, self._level.values, room=2)
             self._search = Search(index, curve_of(arrays, index.level))
         return self._search
+
+    @classmethod
+    def joined(cls, parts: Sequence[Regions]) -> GrowingRegions:
+        """The regions of several parts, one after the other, with room for as many again.
+
+        Memory that nobody has written to yet costs nothing, and those added later need no copy of all there are.
+        """
+        found = cls(parts[0])
+        for column, *several in zip(found._columns, *parts, strict=True):
+            column.reserve(2 * sum(map(len, several)))
+        for part in parts[1:]:
+            found.add(part)
+        return found
 
     def expect(self, readings: int) -> None:
         """So many readings are about to be looked up."""

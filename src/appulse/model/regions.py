@@ -14,7 +14,7 @@ from appulse.kernels.plain_polygons import boxes_of, read_corners, ring_ends, st
 from appulse.kernels.regions import Regions, rasterise
 from appulse.model.batch import Batch, Ragged
 from appulse.model.geometries import REGION, cut, read, shapely_module, troubles, widened
-from appulse.model.growing_regions import Search, search_of
+from appulse.model.growing_regions import GrowingRegions, Search, search_of
 from appulse.model.meaning import digest_of
 from appulse.model.positions import centred, metres_of_degrees
 
@@ -70,13 +70,22 @@ class RegionSet:
     bad: tuple[BadRegion, ...] = ()
     digest: str = ""
     found_by: Search | None = field(default=None, repr=False)
+    _growing: GrowingRegions | None = field(default=None, init=False, repr=False)
 
     @property
     def search(self) -> Search:
         """What finds them, made once it is asked for."""
         if self.found_by is None:
-            self.found_by = search_of(self.arrays)
+            self.found_by = search_of(self.arrays) if self._growing is None else self._growing.search
         return self.found_by
+
+    def growing(self) -> GrowingRegions:
+        """These, to be added to: the first who asks has the room behind them, others a copy once they add."""
+        given, self._growing = self._growing, None
+        return GrowingRegions(self.arrays) if given is None else given
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_growing": None}
 
 
 class _Piece(NamedTuple):
@@ -117,8 +126,12 @@ def regions_of(
         for at, piece in zip(starts, pieces, strict=True)
         for row in sorted(piece.wrong)
     )
-    arrays = pieces[0].arrays if len(pieces) == 1 else joined([piece.arrays for piece in pieces])
-    return RegionSet(arrays, rows, bad, digest)
+    if len(pieces) == 1 or not rasterised:  # many at first have room for changes, and changes need none
+        return RegionSet(joined([piece.arrays for piece in pieces]), rows, bad, digest)
+    growing = GrowingRegions.joined([piece.arrays for piece in pieces])
+    found = RegionSet(growing.arrays, rows, bad, digest)
+    found._growing = growing  # noqa: SLF001 - of its own kind
+    return found
 
 
 def _piece(given: Sequence[Any], radii: Sequence[float | None], earth: Earth | None, *, digested: bool) -> _Piece:
@@ -231,6 +244,8 @@ def taken(regions: Regions, rows: NDArray[np.int64]) -> Regions:
 
 def joined(parts: Sequence[Regions]) -> Regions:
     """The regions of several sets, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
     return _Rows.concat([_Rows.of(part) for part in parts]).arrays() if parts else _NOTHING
 
 

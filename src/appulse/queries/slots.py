@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ALIVE = np.uint8(1)
 _RATIO = 4  # runs of hashes are this many times as long as the next, at least, and parts of columns up to a length
 _PART = 1 << 16
+_LARGE = 1 << 22  # bytes: rows of so many stay a part of their own
 
 
 def plain_key(kind: pa.DataType) -> pa.DataType:
@@ -84,10 +85,10 @@ class GrowingTable:
         self.parts = [rows]
 
     def add(self, rows: pa.Table) -> None:
-        joined, n = [rows], len(rows)
-        while self.parts and len(self.parts[-1]) < min(_RATIO * n, _PART - n):
+        joined, n, size = [rows], len(rows), rows.nbytes
+        while self.parts and len(self.parts[-1]) < min(_RATIO * n, _PART - n) and size < _LARGE:
             joined.append(self.parts.pop())
-            n += len(joined[-1])
+            n, size = n + len(joined[-1]), size + joined[-1].nbytes
         self.parts.append(_concat(joined[::-1]).combine_chunks())
 
     def take(self, at: NDArray[np.int64]) -> pa.Table:
@@ -147,6 +148,15 @@ class SlotsByKey:
         # A hash may be that of another key, too.
         same = pc.is_in(_plain(self.values.take(near)), value_set=_plain(keys))
         return np.unique(near[np.asarray(same)])
+
+    def slots(self, keys: pa.Array, state: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """The slot that is alive of each of these keys, the last if there are several; -1: it has none."""
+        found = self.find(keys, state)[::-1]
+        if not len(found):
+            return np.full(len(keys), -1)
+        at = pc.index_in(_plain(keys), value_set=_plain(self.values.take(found)), skip_nulls=True)
+        place = np.asarray(at.fill_null(-1))
+        return np.where(place >= 0, found[place], -1)
 
 
 def _hashes(keys: pa.Array) -> NDArray[np.uint32]:

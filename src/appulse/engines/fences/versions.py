@@ -24,9 +24,8 @@ from appulse.model.columns import plain_values
 from appulse.model.geometries import geometries_of
 from appulse.model.growing_regions import GrowingRegions
 from appulse.model.regions import NO_REGIONS, QUERY, REGION, RegionSet, radii_of, regions_of, taken
-from appulse.model.strings import encode
 from appulse.operators.changing_fences import Standing
-from appulse.queries.slots import GrowingTable, SlotsByKey, as_keys
+from appulse.queries.slots import GrowingTable, SlotsByKey, as_keys, last_of_each
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,8 +44,8 @@ _MANY_GONE = 1_000
 class FenceStore:
     """All fences that came: their regions, names and rows, by place."""
 
-    def __init__(self, regions: Regions, names: pa.Array, rows: pa.Table) -> None:
-        self.regions = GrowingRegions(regions)
+    def __init__(self, regions: GrowingRegions, names: pa.Array, rows: pa.Table) -> None:
+        self.regions = regions
         self.names = SlotsByKey(names.type)
         self.names.add(names, 0)
         self.rows = GrowingTable(rows)
@@ -101,12 +100,11 @@ class FenceVersion:
         """The rows that say what stands."""
         return self.store.rows.take(self.places)
 
-    def named(self, names: pa.Array) -> dict[bytes, int]:
-        """The places of fences that stand, of those with such names."""
+    def places_of(self, names: pa.Array) -> NDArray[np.int64]:
+        """Where the fence of each name is that stands; -1: there is none."""
         room = np.zeros(len(self.store), np.uint8)
         room[: len(self.stands)] = self.stands
-        found = self.store.names.find(names, room)
-        return dict(zip(encode(self.names(found)).to_list(), found.tolist(), strict=True)) if len(found) else {}
+        return self.store.names.slots(names, room)
 
     def without(self, places: NDArray[np.int64]) -> FenceVersion:
         """The set without some fences."""
@@ -133,7 +131,7 @@ class FenceVersion:
     def _copied(self) -> FenceVersion:
         """The same with a store of its own: one that others have added to is theirs."""
         at = self.places
-        store = FenceStore(taken(self.store.regions.arrays, at), self.names(at), self.rows())
+        store = FenceStore(GrowingRegions(taken(self.store.regions.arrays, at)), self.names(at), self.rows())
         terms = None if self.terms is None else self.terms.take(at)
         return replace(self, store=store, stands=np.ones(len(at), np.uint8), number=self.number[at], terms=terms)
 
@@ -150,9 +148,10 @@ def first_version(call: FenceCall) -> FenceVersion:
     """The set that a call begins with."""
     held = call.fences.get()
     number = np.arange(len(held.names), dtype=np.int64)
-    rows = call.given_fences.take(pa.array(held.regions.rows))
+    given = call.given_fences
+    rows = given if len(held.regions.rows) == len(given) else given.take(pa.array(held.regions.rows))
     digest = blake2b(call.fingerprint().encode(), digest_size=_DIGEST).digest()
-    store = FenceStore(held.regions.arrays, held.names.cast(call.query_type), rows)
+    store = FenceStore(held.regions.growing(), held.names.cast(call.query_type), rows)
     return version_of(store, number, len(number), rows, digest, call)
 
 
@@ -183,11 +182,11 @@ def known_version(
 ) -> FenceVersion:
     """A set again: that of this worker process if it has it."""
     if digest not in _KEPT:
-        arrays = NO_REGIONS.arrays
+        regions = NO_REGIONS
         if len(table):
             radii = radii_of(table, "fences")
-            arrays = regions_of(geometries_of(table), radii, call.plan.earth, digested=False, rasterised=False).arrays
-        store = FenceStore(arrays, as_keys(plain_values(table[QUERY]), call.query_type), table)
+            regions = regions_of(geometries_of(table), radii, call.plan.earth, digested=False, rasterised=False)
+        store = FenceStore(regions.growing(), as_keys(plain_values(table[QUERY]), call.query_type), table)
         _KEPT[digest] = version_of(store, number, known, table, digest, call), call.reject_schema.empty_table()
     return _KEPT[digest][0]
 
@@ -214,7 +213,8 @@ def _changed(version: FenceVersion, table: pa.Table, call: FenceCall) -> tuple[F
 
 
 def _with_removed(version: FenceVersion, names: pa.Array) -> FenceVersion:
-    places = np.array(list(version.named(names).values()), np.int64)
+    places = version.places_of(names)
+    places = np.unique(places[places >= 0])
     gone = dict(zip(version.number[places].tolist(), version.names(places), strict=True)) if len(places) else {}
     return replace(version.without(places), gone=version.gone | gone)
 
@@ -234,17 +234,16 @@ def _with_added(
         refused_queries(shown, odd, call.reject_schema),
     ]
     good = np.flatnonzero(~null[found.rows] & ~np.isin(found.rows, [row for row, _ in odd]))
-    touched = encode(names.take(pa.array(found.rows[good]))).to_list() if len(good) else []
     # Of several of one name the last stands.
-    good = good[sorted({name: i for i, name in enumerate(touched)}.values())]
-    at, fresh = found.rows[good], taken(found.arrays, good)
+    good = good[last_of_each(names.take(pa.array(found.rows[good])))]
+    at = found.rows[good]
+    fresh = found.arrays if len(good) == len(found.rows) else taken(found.arrays, good)
     own = names.take(pa.array(at))
-    before = version.named(own)
-    places = np.array([before.get(name, -1) for name in encode(own).to_list()] if len(own) else [], np.int64)
+    places = version.places_of(own)
     number = np.where(places >= 0, version.number[places], -1) if len(version.number) else np.full(len(at), -1)
     number[number < 0] = version.known + np.arange(int((number < 0).sum()))
     rejects.append(never_entered(fresh, at, shown, call))
-    rows = part.take(pa.array(at))
+    rows = part if len(at) == len(part) else part.take(pa.array(at))
     rows = rows.drop_columns([CHANGE]) if CHANGE in rows.column_names else rows
     version = version.without(places[places >= 0])
     return version.with_more(fresh, number, own, rows, None if terms is None else terms.take(at)), rejects
