@@ -126,7 +126,7 @@ def test_every_type_leaves_a_stage_as_it_was(spark: SparkSession, tmp_path: Path
         def keep(batch: DataFrame, _: int) -> None:
             batch.persist()
             parts = {tag: select_tag(batch, tag).toArrow() for tag in ("answer", "reject")}
-            own = batch.where("tag = 'metric'").select(*[F.col(f"metric_{name}").alias(name) for name in FIGURES])
+            own = batch.where("tag = 'metric'").select(*[F.col("metric")[i].alias(n) for i, n in enumerate(FIGURES)])
             found.append({**parts, "metric": own.toArrow()})
 
         writer = rows.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "c"))
@@ -170,7 +170,7 @@ def test_a_stage_says_what_its_blobs_say() -> None:
         (frame,) = frames(sent)
         assert list(frame["tag"]) == ["answer", "answer", "metric", "reject"]
         assert [[one["n"] for one in own] for own in frame["answer"][:2]] == [[1], [2, 3]]
-        assert (frame["metric_rows"][2], frame["reject"][3][0]["n"]) == (4.0, 7)
+        assert (frame["metric"][2][FIGURES.index("rows")], frame["reject"][3][0]["n"]) == (4.0, 7)
     assert made == [1]
 
 

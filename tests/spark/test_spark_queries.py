@@ -254,8 +254,8 @@ def test_queries_that_are_a_stream_answer_batch_by_batch(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One version a batch, also after a crash between the change and its answers, and after changes became one."""
+    from appulse.engines.spark.file_sink import FileSink
     from appulse.engines.spark.queries import call as engine
-    from appulse.engines.spark.tagged import select_tag
 
     monkeypatch.setattr(engine, "_MOST_CHANGES", 2)
     batches = 7
@@ -277,7 +277,7 @@ def test_queries_that_are_a_stream_answer_batch_by_batch(
         ap.start(result, *sinks, checkpoint=str(tmp_path / "checkpoint"), **how).awaitTermination()
 
     with monkeypatch.context() as patched:
-        patched.setattr("appulse.engines.spark.start.select_tag", _failing_at(4, select_tag))
+        patched.setattr(FileSink, "write", _failing_at(4, FileSink.write))
         with pytest.raises(StreamingQueryException, match="crash"):
             run(5, trigger={"availableNow": True})
     with ap.listen(spark, heard.append):

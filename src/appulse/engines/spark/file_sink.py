@@ -40,6 +40,7 @@ class FileSink:
     query: str
     counts_always: ClassVar[bool] = False
     _last: int | None = field(default=None, init=False)  # the batch written before by this run
+    _folder: Folder | None = field(default=None, init=False)
 
     def write(self, frame: DataFrame, number: int, wanted: Callable[[], bool], rows: Callable[[], int]) -> None:
         """Write a batch in place of what earlier attempts left of it, and of later batches.
@@ -48,7 +49,7 @@ class FileSink:
         ``rows`` is how many rows the batch has. Raises `StorageError` if the driver finds fewer.
         """
         with writing(f"the sink {self.path}"):
-            folder = Folder(frame.sparkSession, self.path)
+            folder = self._folder = self._folder or Folder(frame.sparkSession, self.path)
             staging = f"{_STAGING}/{self._name(number)}"
             frame.write.format(self.kind).options(**self.options).mode("overwrite").save(
                 f"{self.path.rstrip('/')}/{staging}"

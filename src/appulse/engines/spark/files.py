@@ -1,8 +1,14 @@
-"""Files through Hadoop's file system, so that any path Spark can write is one we can tidy."""
+"""Files through Hadoop's file system, so that any path Spark can write is one we can tidy.
+
+On a disk of this machine they are Python's own: each step through Hadoop is several calls of the JVM.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from py4j.java_gateway import is_instance_of
 
@@ -11,39 +17,161 @@ from appulse.errors import StorageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOCAL = "org.apache.hadoop.fs.RawLocalFileSystem"
+
+
+class _Files(Protocol):
+    """What is done with files of a folder, by their names in it."""
+
+    def names(self, folder: str) -> list[str]: ...
+    def read(self, name: str) -> str | None: ...
+    def make(self, name: str) -> None: ...
+    def touch(self, name: str) -> None: ...
+    def write(self, name: str, text: str) -> None: ...
+    def remove(self, name: str) -> None: ...
+    def move(self, source: str, target: str) -> bool: ...
+
 
 class Folder:
     """A folder on any file system that Spark knows."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
+        self.path = path
+        hadoop = _Hadoop(spark, path)
+        #: The path, if it is one of this machine's own disks, or of one that is mounted.
+        self.local = hadoop.local
+        self._files: _Files = _Disk(Path(self.local)) if self.local is not None and hadoop.usual else hadoop
+
+    def names(self, folder: str = "") -> list[str]:
+        """Names in a folder; none if it is not there."""
+        return self._files.names(folder)
+
+    def read(self, name: str) -> str | None:
+        """The text of a file; None if it is not there."""
+        return self._files.read(name)
+
+    def make(self, name: str = "") -> None:
+        """Make a folder, if it is not there."""
+        self._files.make(name)
+
+    def touch(self, name: str) -> None:
+        """Make an empty file."""
+        self._files.touch(name)
+
+    def write(self, name: str, text: str) -> None:
+        """Put a file in place whole, or not at all; one that was there is there until then."""
+        self._files.write(name, text)
+
+    def remove(self, name: str) -> None:
+        """Remove a file or folder, if it is there."""
+        self._files.remove(name)
+
+    def move(self, source: str, target: str) -> None:
+        """Rename within the folder."""
+        if not self._files.move(source, target):
+            raise StorageError(f"Could not move {source} to {target} in {self.path}. Check rights and free space.")
+
+
+class _Disk:
+    """A folder of this machine, as Hadoop's `LocalFileSystem` has it: checksums lie beside files, and go with them."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            found = [path.name for path in (self._root / folder).iterdir()]
+        except FileNotFoundError:
+            return []
+        return [name for name in found if not (name.startswith(".") and name.endswith(".crc"))]
+
+    def read(self, name: str) -> str | None:
+        try:
+            return (self._root / name).read_bytes().decode()
+        except FileNotFoundError:
+            return None
+
+    def make(self, name: str) -> None:
+        (self._root / name).mkdir(parents=True, exist_ok=True)
+
+    def touch(self, name: str) -> None:
+        at = self._parent(name)
+        at.write_bytes(b"")
+        _checksum(at).unlink(missing_ok=True)
+
+    def write(self, name: str, text: str) -> None:
+        at = self._parent(name)
+        fresh = _fresh(at)
+        fresh.write_bytes(text.encode())
+        fresh.replace(at)
+
+    def remove(self, name: str) -> None:
+        at = self._root / name
+        if at.is_dir() and not at.is_symlink():
+            shutil.rmtree(at)
+            return
+        at.unlink(missing_ok=True)
+        _checksum(at).unlink(missing_ok=True)
+
+    def move(self, source: str, target: str) -> bool:
+        one, other = self._root / source, self._parent(target)
+        one.replace(other)
+        try:
+            _checksum(one).replace(_checksum(other))
+        except FileNotFoundError:
+            _checksum(other).unlink(missing_ok=True)
+        return True
+
+    def _parent(self, name: str) -> Path:
+        at = self._root / name
+        with suppress(FileExistsError):  # a file: the next step says so
+            at.parent.mkdir(parents=True, exist_ok=True)
+        return at
+
+
+def _checksum(at: Path) -> Path:
+    return at.with_name(f".{at.name}.crc")
+
+
+def _fresh(at: Path) -> Path:
+    return at.with_name(f".{at.name}.new")
+
+
+class _Hadoop:
+    """A folder through the JVM."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
         jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no public door to Hadoop's file systems
         self._jvm = jvm
-        self.path = path
-        self._root = jvm.org.apache.hadoop.fs.Path(path)
+        self._path = jvm.org.apache.hadoop.fs.Path  # once: to look a class up takes a call for each part of its name
         self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
         self._conf = spark._jsc.hadoopConfiguration()  # noqa: SLF001
-        self._fs = self._root.getFileSystem(self._conf)
-        self._root = self._fs.makeQualified(self._root)
+        root = self._path(path)
+        self._fs = root.getFileSystem(self._conf)
+        self._root = self._fs.makeQualified(root)
         # On a local disk Hadoop keeps checksums in files of their own; the two cannot be replaced as one.
         two = is_instance_of(self._gateway, self._fs, "org.apache.hadoop.fs.ChecksumFileSystem")
         self._plain = self._fs.getRawFileSystem() if two else self._fs
 
-    def _at(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self._root, name)
-
-    def names(self, folder: str = "") -> list[str]:
-        """Names in a folder; none if it is not there."""
-        at = self._at(folder) if folder else self._root
-        return [status.getPath().getName() for status in self._fs.listStatus(at)] if self._fs.exists(at) else []
-
     @property
     def local(self) -> str | None:
-        """The path, if it is one of this machine's own disks, or of one that is mounted."""
         address = self._root.toUri()
         return str(address.getPath()) if address.getScheme() == "file" else None
 
+    @property
+    def usual(self) -> bool:
+        """Whether a local path has the file system that Hadoop has for it, and no other by a user's settings."""
+        # That with checksums may be Hadoop's own or Hive's, which are the same.
+        return self._plain is not self._fs and str(self._plain.getClass().getName()) == _LOCAL
+
+    def _at(self, name: str) -> Any:
+        return self._path(self._root, name) if name else self._root
+
+    def names(self, folder: str) -> list[str]:
+        at = self._at(folder)
+        return [status.getPath().getName() for status in self._fs.listStatus(at)] if self._fs.exists(at) else []
+
     def read(self, name: str) -> str | None:
-        """The text of a file; None if it is not there."""
         if not self._plain.exists(self._at(name)):
             return None
         stream = self._plain.open(self._at(name))
@@ -52,16 +180,13 @@ class Folder:
         finally:
             stream.close()
 
-    def make(self, name: str = "") -> None:
-        """Make a folder, if it is not there."""
-        self._fs.mkdirs(self._at(name) if name else self._root)
+    def make(self, name: str) -> None:
+        self._fs.mkdirs(self._at(name))
 
     def touch(self, name: str) -> None:
-        """Make an empty file."""
         self._fs.create(self._at(name)).close()
 
     def write(self, name: str, text: str) -> None:
-        """Put a file in place whole, or not at all; one that was there is there until then."""
         folder, _, last = name.rpartition("/")
         fresh = f"{folder}/.{last}.new" if folder else f".{last}.new"
         stream = self._plain.create(self._at(fresh))
@@ -80,10 +205,7 @@ class Folder:
         )
 
     def remove(self, name: str) -> None:
-        """Remove a file or folder, if it is there."""
         self._fs.delete(self._at(name), True)  # noqa: FBT003 - Java's flag: with all that is in it
 
-    def move(self, source: str, target: str) -> None:
-        """Rename within the folder."""
-        if not self._fs.rename(self._at(source), self._at(target)):
-            raise StorageError(f"Could not move {source} to {target} in {self.path}. Check rights and free space.")
+    def move(self, source: str, target: str) -> bool:
+        return bool(self._fs.rename(self._at(source), self._at(target)))

@@ -36,7 +36,7 @@ from appulse.engines.spark.inputs import (
 )
 from appulse.engines.spark.processor import StageProcessor
 from appulse.engines.spark.results import SparkResult
-from appulse.engines.spark.tagged import LEVELS, METRICS, arrow_schema, in_schema, tagged_schema
+from appulse.engines.spark.tagged import LEVELS, METRIC, METRICS, arrow_schema, in_schema, tagged_schema
 from appulse.engines.spark.tagged import rejects_frame as frame_of_rejects
 from appulse.model.changes import newest as newest_of
 
@@ -305,9 +305,10 @@ def blobs_of(table: pa.Table) -> list[bytes]:
 
 def observed(tagged: DataFrame, name: str) -> DataFrame:
     """With the sums of the metrics, which Spark reports of each micro-batch."""
-    sums = {name: F.sum(f"metric_{name}") for name in METRICS if name != "tile"}
+    of = {name: F.col(METRIC)[i] for i, name in enumerate(METRICS)}
+    sums = {name: F.sum(column) for name, column in of.items() if name != "tile"}
     # One version fills all rows of a batch, and all tasks of a micro-batch have one set of queries.
-    sums |= {name: F.max(f"metric_{name}") for name in ("newest", "repository", "queries", "query_version")}
+    sums |= {name: F.max(of[name]) for name in ("newest", "repository", "queries", "query_version")}
     # A batch without rows did nothing, and leaves the state as it was.
     totals = [(s if n in LEVELS else F.coalesce(s, F.lit(0.0))).alias(n) for n, s in sums.items()]
     return tagged.observe(name, *totals)

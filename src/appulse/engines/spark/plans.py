@@ -15,7 +15,7 @@ from appulse.engines.results import names_of_metrics
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -30,16 +30,14 @@ def observations(frame: DataFrame) -> list[str]:
     return [node.name() for node in _above(frame) if _is_observed(node)]
 
 
-def observed_now(spark: SparkSession, query: str) -> dict[str, dict[str, float | None]]:
-    """What was observed so far in the micro-batch that a running query is at, by name.
+def observed_now(spark: SparkSession, query: str, names: Sequence[str]) -> dict[str, dict[str, float | None]]:
+    """What was observed so far in the micro-batch that a running query is at, by those of the names that are known.
 
     An `Observation` would wait for ever where a sink reads rows in a way of its own.
     """
-    jvm: Any = spark._jvm  # noqa: SLF001 - see above
-    streams: Any = spark._jsparkSession.streams()  # noqa: SLF001
+    streams: Any = spark._jsparkSession.streams()  # noqa: SLF001 - see above
     observed = streams.get(query).streamingQuery().lastExecution().observedMetrics()
-    by_name = jvm.scala.jdk.javaapi.CollectionConverters.asJava(observed)
-    return {str(name): json.loads(row.json()) for name, row in by_name.items()}
+    return {name: json.loads(observed.apply(name).json()) for name in names if observed.contains(name)}
 
 
 def aliases(frame: DataFrame, wanted: Callable[[str], bool]) -> list[str]:

@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 
 from appulse.engines.arriving import FEWEST_ROWS
-from appulse.engines.results import names_of_metrics
 from appulse.engines.spark.alerting import Alert, alerts_of
 from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.failures import Query, writing
@@ -21,7 +20,7 @@ from appulse.engines.spark.metrics import tell
 from appulse.engines.spark.plans import observed_now
 from appulse.engines.spark.results import SparkResult, own_result
 from appulse.engines.spark.sinks import Sink, sink_of
-from appulse.engines.spark.tagged import ANSWER, LEVELS, METRICS, REJECT, select_tag
+from appulse.engines.spark.tagged import ANSWER, LEVELS, METRIC, METRICS, REJECT
 from appulse.errors import BadArgument, StateLimit, warn_late, warn_swapped
 from appulse.model.times import shown_time
 
@@ -213,38 +212,42 @@ def _batch_writer(
     """
     judge = None if result.judge is None else result.judge(place.folder)
     once = answers.once and judge is None
+    kept = rejects is not None or bool(alerts) or max_state is not None or not once
     query = cache(lambda: place.query)  # known once it runs
+    # Made once: to make a column takes PySpark some twenty calls of the JVM, a few milliseconds.
+    own = {tag: F.inline(tag) for tag in (ANSWER, REJECT, *before)}
 
     def write(given: DataFrame, number: int) -> None:
         batch = given if judge is None else judge(given, number)
-        if rejects is not None or alerts or max_state is not None or not once:
-            batch = (_without_metrics(batch) if once and max_state is None else batch).persist()
+        if kept:
+            batch = batch.persist()
         metrics = cache(lambda: _observed(result, query()) if once else _collected(batch, before))
         try:
             if max_state is not None:  # known before anything is written
                 _check_state(_collected(batch, before)["state_rows"], max_state, number)
             answers.write(
-                select_tag(batch, ANSWER),
+                batch.select(own[ANSWER]),
                 number,
                 lambda: bool(metrics()["answers"] or metrics()["left"] or number == 0),
                 lambda: metrics()["answers"] + metrics()["left"],
             )
             if metrics()["answers"] or metrics()["left"]:
                 for alert in alerts:
-                    alert(select_tag(batch, ANSWER), number)
+                    alert(batch.select(own[ANSWER]), number)
             place.saw(metrics()["newest"])
             _warn_late(result, metrics())
             _warn_swapped(metrics())
             if judge is not None:
                 _tell(query(), number, metrics())
             if rejects is not None and (metrics()["rejected"] or (before and metrics()[_BEFORE]) or number == 0):
-                bad = [select_tag(batch, tag) for tag in (REJECT, *before)]
+                bad = [batch.select(own[tag]) for tag in (REJECT, *before)]
                 if number == 0:  # with what was refused before any row
                     bad += [one.first_rejects for one in (*result.calls, result) if one.first_rejects is not None]
                 refused = _together(bad)
                 rejects.write(refused, number, lambda: True, refused.count)
         finally:
-            batch.unpersist()
+            if kept:
+                batch.unpersist()
 
     return write
 
@@ -257,12 +260,6 @@ def _check_state(rows: int, most: int, number: int) -> None:
             "was written. Shorten windows or lateness, or raise max_state, and start again with the same checkpoint: "
             "no row is lost or doubled."
         )
-
-
-def _without_metrics(batch: DataFrame) -> DataFrame:
-    """What is to be written: the metrics are observed as it is read, and are most of the columns."""
-    kept = [name for name in batch.columns if not name.startswith("metric_")]
-    return batch.where(F.col("tag") != "metric").select(*kept)
 
 
 def _together(frames: Sequence[DataFrame]) -> DataFrame:
@@ -288,18 +285,18 @@ def _warn_swapped(metrics: Counter[str]) -> None:
 
 def _observed(result: SparkResult, query: str) -> Counter[str]:
     """The figures that Spark observed while the rows of a batch were read."""
-    found = observed_now(result.rows.sparkSession, query)
+    before = [one.name for one in result.calls]
+    found = observed_now(result.rows.sparkSession, query, [result.name, *before])
     totals = Counter({name: max(int(value or 0), 0) for name, value in found[result.name].items()})
-    totals[_BEFORE] = sum(int(found[name]["rejected"] or 0) for name in names_of_metrics(found) if name != result.name)
+    totals[_BEFORE] = sum(int(found[name]["rejected"] or 0) for name in before if name in found)
     return totals
 
 
 def _collected(batch: DataFrame, before: Sequence[str]) -> Counter[str]:
     """The same figures of a batch that is kept."""
-    rows = batch.where(F.col("tag") == "metric").select(*[F.col(f"metric_{name}").alias(name) for name in METRICS])
     totals: Counter[str] = Counter()
-    for row in rows.collect():
-        figures = {name: int(value or 0) for name, value in row.asDict().items()}
+    for row in batch.where(F.col("tag") == METRIC).select(METRIC).collect():
+        figures = {name: int(value) for name, value in zip(METRICS, row[0], strict=True)}
         largest = {name: max(totals[name], figures.pop(name)) for name in ("newest", "queries", "query_version")}
         totals.update(figures)
         totals |= Counter(largest)

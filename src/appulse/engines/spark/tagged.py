@@ -63,8 +63,8 @@ LEVELS = frozenset({"state_rows", "state_bytes", "repository", "queries", "query
 #: Messages that a source has and no micro-batch has taken: the lag.
 WAITING = "messages_waiting"
 
-#: What rows are: answers and rejects stand in columns of these names.
-ANSWER, REJECT = "answer", "reject"
+#: What rows are: answers, rejects and metrics stand in columns of these names.
+ANSWER, REJECT, METRIC = "answer", "reject", "metric"
 # How many bytes of answers make a row: one value should not grow too large.
 _ROW_BYTES = 1 << 20
 _SIDES = ("left", "right")
@@ -120,21 +120,21 @@ def _common_type(kinds: Sequence[T.DataType], resolved: pa.DataType) -> T.DataTy
 def tagged_schema(answers: T.StructType, rejects: T.StructType) -> T.StructType:
     """Answers, rejects and metrics side by side; ``tag`` says which a row is.
 
-    A row has many answers or rejects: what rows cost Spark for each of so many columns is paid once for all of them.
+    A row has many answers or rejects, or all metrics: what rows and columns cost Spark is paid once for all of them.
     """
     lists = {ANSWER: answers, REJECT: rejects}
     return T.StructType(
         [
             T.StructField("tag", T.StringType()),
             *[T.StructField(tag, T.ArrayType(own, containsNull=False)) for tag, own in lists.items()],
-            *[T.StructField(f"metric_{name}", T.DoubleType()) for name in METRICS],
+            T.StructField(METRIC, T.ArrayType(T.DoubleType(), containsNull=False)),
         ]
     )
 
 
 def select_tag(tagged: DataFrame, tag: str) -> DataFrame:
-    """The answers or rejects of one tag, under the names users know."""
-    return tagged.where(F.col("tag") == tag).select(F.inline(tag))
+    """The answers or rejects of one tag, under the names users know; rows of other tags have none."""
+    return tagged.select(F.inline(tag))
 
 
 def arrow_schema(schema: T.StructType) -> pa.Schema:
@@ -174,7 +174,8 @@ def tagged_rows(tag: str, table: pa.Table, arrow: pa.Schema) -> pa.RecordBatch:
 
 def metric_row(figures: Mapping[str, float], arrow: pa.Schema) -> pa.RecordBatch:
     """Figures as a row of the tagged schema."""
-    return _row("metric", {f"metric_{name}": pa.array([float(figures.get(name, 0))]) for name in METRICS}, arrow)
+    values = pa.array([[float(figures.get(name, 0)) for name in METRICS]], arrow.field(METRIC).type)
+    return _row(METRIC, {METRIC: values}, arrow)
 
 
 def _row(tag: str, columns: Mapping[str, pa.Array], arrow: pa.Schema) -> pa.RecordBatch:

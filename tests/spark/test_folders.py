@@ -1,0 +1,53 @@
+"""Folders of this machine: what is done without Hadoop leaves the files that Hadoop would."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from appulse.engines.spark.files import _Disk, _Hadoop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def test_a_disk_is_as_hadoop_has_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Every step, with checksums beside files, over files that are there and that are not."""
+    for name in ("disk", "hadoop"):
+        spark.range(3).coalesce(1).write.csv(str(tmp_path / name / "staged"))
+    disk, hadoop = _Disk(tmp_path / "disk"), _Hadoop(spark, str(tmp_path / "hadoop"))
+    assert hadoop.usual
+    told: list[list[Any]] = []
+    for folder, root in ((disk, tmp_path / "disk"), (hadoop, tmp_path / "hadoop")):
+        (part,) = (name for name in folder.names("staged") if name.startswith("part"))
+        steps: list[Any] = [
+            folder.names("nowhere"),
+            folder.read("nowhere"),
+            folder.make("a/b"),
+            folder.make("a/b"),
+            folder.touch("marks/7"),
+            folder.write("notes/one", "première\nligne"),
+            folder.write("notes/one", "again\r\n"),
+            folder.read("notes/one"),
+            folder.move(f"staged/{part}", "part"),
+            folder.move("notes/one", "notes/two"),
+            folder.remove("staged"),
+            folder.remove("nowhere"),
+            folder.remove("marks/7"),
+            sorted(folder.names("")),
+            folder.names("marks"),
+            folder.read("part"),
+        ]
+        told.append([*steps, sorted(str(path.relative_to(root)) for path in root.rglob("*"))])
+        folder.remove("part")
+        told[-1].append(sorted(str(path.relative_to(root)) for path in root.rglob("*")))
+    assert told[0] == told[1]
+
+
+def test_a_file_in_the_way_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    with pytest.raises(NotADirectoryError, match="Not a directory"):
+        _Disk(tmp_path).write("taken/file", "text")
