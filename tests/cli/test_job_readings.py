@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
@@ -106,9 +107,27 @@ def test_a_sensor_join_and_phenomena_run_as_the_calls_do(folder: Path, spark: Sp
     assert rows(written) == rows(found)
 
 
+def test_conditions_silence_and_listed_neighbours_on_spark(spark: SparkSession) -> None:
+    """Room a falls silent halfway, room b has few rows that satisfy the condition."""
+    table = readings().filter(pc.or_(pc.equal(readings()["room"], "b"), pc.less(readings()["n"], 150)))
+    columns: dict[str, Any] = {"key": "mote", "time": "at", "value": "warmth", "partition_by": "room"}
+    stream = ap.filter(ap.Stream(table, **columns, idle_after=20), "room = 'a' OR n > 60")
+    pairs = pa.table({"one": [0, 1, 3, 4], "other": [1, 2, 4, 5]})
+    asked: dict[str, Any] = {"within": 0.3, "strength": 1, "span": 5, "neighbours": pairs}
+    found = ap.phenomena(stream, **asked)
+    result = ap.phenomena(replace(stream, frame=spark.createDataFrame(table)), **asked)
+    assert len(found) > 20
+    assert rows(result.toArrow()) == rows(found)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
+        (
+            "within = 0.3",
+            'within = 0.3\nneighbours = { format = "parquet", path = "places.parquet" }',
+            "phenomena: neighbours= lists the pairs",
+        ),
         ("within =", "withn =", "phenomena.withn: unknown key. Did you mean 'within'?"),
         ("strength = 2", "strength = 0", "phenomena.strength: is 0 (a number), wanted at least 1."),
         ("strength = 2\n", "", "phenomena.strength: is missing, and has no default."),
@@ -140,7 +159,6 @@ def test_a_sensor_join_and_phenomena_run_as_the_calls_do(folder: Path, spark: Sp
             "phenomena() compares single values as they are, and the value of its stream is Gaussian(",
         ),
         ('value = "warmth"', 'value = "warmth"\nexistence = "n"', "phenomena() has no use for Stream(existence='n'"),
-        ('value = "warmth"', 'value = "warmth"\nwhere = "n > 5"', "phenomena() has no use for Stream(where="),
         (SOURCE, SOURCE + SOURCE.replace("readings]", "others]"), "[phenomena] reads one source with all sensors"),
     ],
 )

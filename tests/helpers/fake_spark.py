@@ -250,7 +250,7 @@ class FakeReadings(FakeQuery):
     by: ReadingsRouting = field(kw_only=True)
 
     def _routing(self, tiling: Tiling) -> Routing:
-        return ToBuckets(self.by, bucket_keys(tiling, grouped=self.call.grouped))
+        return ToBuckets(self.by, bucket_keys(tiling, grouped=self.call.grouped), goes_on=self.call.goes_on)
 
     def _stages(self, tiling: Tiling) -> Sequence[Stage]:  # noqa: ARG002 - whatever the tiling
         return [Stage(GroupBuckets(self.call, ReadingsBucket), "readings")]

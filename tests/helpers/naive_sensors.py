@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     Locations = Mapping[Any, tuple[float, ...]]
+    Pairs = frozenset[tuple[Any, Any]]
 
 
 class Reading(NamedTuple):
@@ -114,14 +115,15 @@ def phenomena(
     span: int,
     min_sensors: int = 2,
     locations: Locations | None = None,
-    reach: float = math.inf,
+    reach: float | Pairs = math.inf,
     resolution: float | None = None,
+    clock: Clock | None = None,
 ) -> list[Event]:
     """Events in order of time, bin and phenomenon. Without locations all sensors are neighbours."""
     events: list[Event] = []
     standing: dict[float, dict[int, frozenset[Any]]] = {}
     numbers = 0
-    for tick in sorted({reading.time for reading in readings}):
+    for tick, shown in ticks_of(readings, clock):
         active = active_sensors(readings, tick, strength, span, resolution)
         for value in sorted(active.keys() | standing.keys()):
             old = standing.get(value, {})
@@ -132,9 +134,30 @@ def phenomena(
                     heirs[i] = numbers
                     numbers += 1
             now = {heirs[i]: part for i, part in enumerate(new)}
-            events += sorted(changes(tick, value, old, now), key=lambda event: event.phenomenon)
+            events += sorted(changes(shown, value, old, now), key=lambda event: event.phenomenon)
             standing[value] = now
     return events
+
+
+class Clock(NamedTuple):
+    """What moves time on beside readings: the times of other rows, and the end of silences, until some time."""
+
+    others: tuple[int, ...] = ()
+    silence: int | None = None
+    until: int = 0
+
+
+def ticks_of(readings: Sequence[Reading], clock: Clock | None) -> list[tuple[int, int]]:
+    """Ticks, and as what they are told: the end of a silence, a microsecond after it, as the end of the silence."""
+    clock = Clock() if clock is None else clock
+    times = {reading.time for reading in readings}
+    ticks = {time: time for time in times | set(clock.others)}
+    if clock.silence is not None:
+        for time in times:
+            end = time + clock.silence + 1
+            if end <= clock.until and not any(time < other <= end for other in times):
+                ticks.setdefault(end, end - 1)
+    return sorted(ticks.items())
 
 
 def active_sensors(
@@ -152,7 +175,7 @@ def active_sensors(
     return active
 
 
-def components(sensors: Iterable[Any], locations: Locations | None, reach: float) -> list[frozenset[Any]]:
+def components(sensors: Iterable[Any], locations: Locations | None, reach: float | Pairs) -> list[frozenset[Any]]:
     """Connected components, the one with the least sensor first."""
     left, found = sorted(sensors), []
     while left:
@@ -166,7 +189,9 @@ def components(sensors: Iterable[Any], locations: Locations | None, reach: float
     return found
 
 
-def neighbours(a: Any, b: Any, locations: Locations | None, reach: float) -> bool:
+def neighbours(a: Any, b: Any, locations: Locations | None, reach: float | Pairs) -> bool:
+    if isinstance(reach, frozenset):
+        return (a, b) in reach or (b, a) in reach
     if locations is None or math.isinf(reach):
         return True
     d2 = sum((x - y) ** 2 for x, y in zip(locations[a], locations[b], strict=True))
@@ -218,7 +243,8 @@ def phenomena_within(
     within: float,
     min_sensors: int = 2,
     locations: Locations | None = None,
-    reach: float = math.inf,
+    reach: float | Pairs = math.inf,
+    clock: Clock | None = None,
 ) -> list[Event]:
     """Events in order of time and phenomenon, with the mean of its readings, as last told, in place of a bin.
 
@@ -229,7 +255,7 @@ def phenomena_within(
     standing: dict[int, Part] = {}
     told: dict[int, float] = {}
     numbers = 0
-    for tick in sorted({reading.time for reading in readings}):
+    for tick, shown in ticks_of(readings, clock):
         held = [reading for reading in readings if tick - span <= reading.time <= tick]
         strong = [
             one
@@ -252,20 +278,20 @@ def phenomena_within(
             if number not in now:
                 mine = standing[number]
                 merged = by_weight({n: len(shared(mine, part, within)) for n, part in now.items()})
-                events.append(Event(tick, told[number], number, "disappears", sensors_of(mine), merged=merged))
+                events.append(Event(shown, told[number], number, "disappears", sensors_of(mine), merged=merged))
             elif number not in standing:
                 mine = now[number]
                 told[number] = mean(mine)
                 split = by_weight({n: len(shared(part, mine, within)) for n, part in standing.items()})
-                events.append(Event(tick, told[number], number, "appears", sensors_of(mine), split=split))
+                events.append(Event(shown, told[number], number, "appears", sensors_of(mine), split=split))
             elif sensors_of(now[number]) != sensors_of(standing[number]):
                 told[number] = mean(now[number])
-                events.append(Event(tick, told[number], number, "moves", sensors_of(now[number])))
+                events.append(Event(shown, told[number], number, "moves", sensors_of(now[number])))
         standing = now
     return events
 
 
-def joined(strong: Sequence[Reading], within: float, locations: Locations | None, reach: float) -> list[Part]:
+def joined(strong: Sequence[Reading], within: float, locations: Locations | None, reach: float | Pairs) -> list[Part]:
     """Connected components of readings, the one with the least (sensor, value) first."""
     left = sorted(strong, key=lambda reading: (reading.sensor, reading.value))
     found = []

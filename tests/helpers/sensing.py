@@ -11,7 +11,19 @@ from appulse.engines.sensors.phenomena import PhenomenaCall, PhenomenaSettings, 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_OF_STREAMS = ("key", "time", "value", "partition_by", "lateness", "ahead", "unit", "name", "carry")
+_OF_STREAMS = (
+    "key",
+    "time",
+    "value",
+    "partition_by",
+    "lateness",
+    "ahead",
+    "unit",
+    "name",
+    "carry",
+    "where",
+    "idle_after",
+)
 
 
 def split(frame: Any, arguments: dict[str, Any]) -> tuple[ap.Stream[Any], dict[str, Any]]:
@@ -48,4 +60,4 @@ def resolved_sensors(table: pa.Table, **arguments: Any) -> SensorCall:
 def resolved_phenomena(table: pa.Table, **arguments: Any) -> PhenomenaCall:
     """Checked phenomena of a table."""
     stream, others = split(table, arguments)
-    return resolve_phenomena(stream, table.schema, PhenomenaSettings(**others))
+    return resolve_phenomena(stream, table.schema, PhenomenaSettings(**others, idle_after=stream.idle_after))

@@ -39,14 +39,21 @@ class Case:
     reach: float | None
     resolution: float | None
     within: float | None = None
+    where: float | None = None  # readings are rows of at least this value
+    idle: int | None = None
+    links: tuple[tuple[str, str], ...] | None = None
 
     @property
     def table(self) -> pa.Table:
         return table_of(self.rows)
 
     def arguments(self) -> dict[str, Any]:
-        place = {} if self.reach is None else {"locations": LINE, "reach": self.reach}
+        place: dict[str, Any] = {} if self.reach is None else {"locations": LINE, "reach": self.reach}
+        if self.links is not None:
+            place = {"locations": LINE, "neighbours": links_of(self.links)}
         return {
+            **({} if self.where is None else {"where": f"v >= {self.where}"}),
+            **({} if self.idle is None else {"idle_after": self.idle}),
             "sensor": "mote",
             "time": "ts",
             "value": "v",
@@ -56,6 +63,10 @@ class Case:
             **({"resolution": self.resolution} if self.within is None else {"within": self.within}),
             **place,
         }
+
+
+def links_of(links: Any) -> pa.Table:
+    return pa.table({side: pa.array([pair[i] for pair in links], pa.string()) for i, side in enumerate(("a", "b"))})
 
 
 def table_of(rows: Any) -> pa.Table:
@@ -78,18 +89,31 @@ def cases(draw: st.DrawFn) -> Case:
         draw(st.integers(1, 3)),
         draw(st.sampled_from([None, 0.0, 1.12, 2.0, 50.0])),
         draw(st.sampled_from([None, 1.0, 0.7, 10.0])),
+        None,
+        draw(st.sampled_from([None, None, -0.5])),
+        draw(st.sampled_from([None, None, 1, 5])),
+        draw(st.sampled_from([None, None, (), (("a", "b"), ("c", "a"), ("c", "c"), ("b", "a"), ("ee", "f"))])),
     )
 
 
 def expected(case: Case, rows: Any = None) -> list[tuple[Any, ...]]:
     rows = case.rows if rows is None else rows
-    readings = [naive.Reading(sensor, time * 10**6, value) for sensor, time, value, _ in rows]
-    locations = {row["mote"]: (row["x"], row["y"]) for row in LINE.to_pylist()} if case.reach is not None else None
-    where = (case.least, locations, math.inf if case.reach is None else case.reach)
+    kept = [row for row in rows if case.where is None or row[2] >= case.where]
+    readings = [naive.Reading(sensor, time * 10**6, value) for sensor, time, value, _ in kept]
+    clock = naive.Clock(
+        tuple(row[1] * 10**6 for row in rows),
+        None if case.idle is None else max(case.idle, case.span) * 10**6,
+        max((row[1] * 10**6 for row in case.rows), default=0),
+    )
+    locations: Any = {row["mote"]: (row["x"], row["y"]) for row in LINE.to_pylist()}
+    reach: Any = math.inf if case.reach is None else case.reach
+    reach = reach if case.links is None else frozenset(case.links)
+    locations = None if case.reach is None and case.links is None else locations
+    where = (case.least, locations, reach)
     if case.within is None:
-        events = naive.phenomena(readings, case.strength, case.span * 10**6, *where, case.resolution)
+        events = naive.phenomena(readings, case.strength, case.span * 10**6, *where, case.resolution, clock)
     else:
-        events = naive.phenomena_within(readings, case.strength, case.span * 10**6, case.within, *where)
+        events = naive.phenomena_within(readings, case.strength, case.span * 10**6, case.within, *where, clock)
     return [
         (
             event.phenomenon,
@@ -233,6 +257,7 @@ def test_buckets_tell_the_same_long(data: st.DataObject) -> None:
 @given(cases(), st.sampled_from([None, 0.3]))
 @settings(max_examples=40, deadline=None)
 def test_regions_of_like_slopes(case: Case, resolution: float | None) -> None:
+    case = replace(case, where=None)
     readings = judged(case.rows, "slope", 6, resolution)
     rows = [(reading.sensor, reading.time // 10**6, reading.value, "x") for reading in readings]
     arguments = case.arguments() | {"resolution": resolution}
@@ -402,3 +427,60 @@ def test_regions_of_like_means_and_spreads() -> None:
     assert (steady["value"], steady["sensors"]) == ({"mean": 4.0, "spread": 0.0}, ["a", "b"])
     assert swinging["sensors"] == ["c", "d"]
     assert swinging["value"]["spread"] == 2.0
+
+
+def test_a_region_ends_when_its_sensors_read_something_else() -> None:
+    """Not when the next reading comes that satisfies the condition: there is none."""
+    rows = [(sensor, LATER + t, 31.0 if t < 3 else 20.0, "x") for t in range(9) for sensor in ("a", "b")]
+    hot = {"sensor": "mote", "time": "ts", "value": "v", "strength": 1, "span": 2, "within": 5.0}
+    events = told(sensing.phenomena(table_of(rows), **hot, where="v > 30"))
+    assert [(event, time - LATER) for _, event, time, *_ in events] == [("appears", 0), ("disappears", 5)]
+    filtered = table_of([row for row in rows if row[2] > 30])
+    assert [event for _, event, *_ in told(sensing.phenomena(filtered, **hot))] == ["appears"]
+    stream = ap.filter(ap.Stream(None, key="mote", time="ts", value="v"), "v > 30")
+    field = ap.Phenomena(stream, strength=1, span=2, within=5.0)
+    assert len(field.push(table_of(rows))) == 2
+
+
+def test_a_group_that_falls_silent_ends_by_the_time_of_others() -> None:
+    rows = [(sensor, LATER + t, 1.0, "x") for t in range(3) for sensor in ("a", "b")]
+    rows += [("c", LATER + t, 1.0, "y") for t in range(20)]
+    hot = {"sensor": "mote", "time": "ts", "value": "v", "strength": 1, "span": 1, "partition_by": "room"}
+    assert len(sensing.phenomena(table_of(rows), **hot)) == 1
+    field = sensing.by_hand(ap.Phenomena, **hot, idle_after=5)
+    found = [told(field.push(table_of([row for row in rows if row[1] == LATER + t]))) for t in range(20)]
+    assert [(t, row[1], row[2] - LATER) for t, part in enumerate(found) for row in part] == [
+        (1, "appears", 0),
+        (8, "disappears", 7),
+    ]
+
+
+def test_neighbours_that_are_listed() -> None:
+    """Without locations there are neighbours, and no centroids; sensors that no pair names are rejects."""
+    rows = [(sensor, LATER, 1.0, "x") for sensor in SENSORS]
+    given_: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "v", "strength": 1, "span": 1}
+    pairs = links_of([("a", "c"), ("c", "ee"), ("b", "d")])
+    result = sensing.phenomena(table_of(rows), **given_, neighbours=pairs)
+    assert [(row["sensors"], row["centroid"], row["hull"]) for row in result.to_pylist()] == [
+        (["a", "c", "ee"], None, None),
+        (["b", "d"], None, None),
+    ]
+    assert ap.rejects(result)["key"].to_pylist() == ["f"]
+    result = sensing.phenomena(table_of(rows), **given_, neighbours=pairs, locations=LINE)
+    assert result["centroid"].to_pylist() == [[2.0, 0.0], [2.0, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"reach": 1.0}, "Give one"),
+        ({"neighbours": LINE}, "Give two"),
+        ({"neighbours": links_of([("a", "z")])}, "names the sensor 'z'"),
+        ({"neighbours": links_of([("a", None)])}, "without a sensor"),
+    ],
+)
+def test_errors_about_neighbours(change: dict[str, Any], message: str) -> None:
+    given_: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "v", "strength": 1, "span": 1}
+    given_ |= {"locations": LINE, "neighbours": links_of([("a", "b")])}
+    with pytest.raises(ap.BadArgument, match=message):
+        sensing.phenomena(table_of([("a", 0, 1.0, "x")]), **(given_ | change))

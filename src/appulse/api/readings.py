@@ -32,9 +32,7 @@ _PAIRS = ("sensor_join", "SensorJoin")
 #: What readings have no use for, and why: they are certain values of one stream.
 _USELESS = {
     "existence": "each reading exists",
-    "idle_after": "one stream waits for no other",
     "order": "a reading meets those before it in time",
-    "where": "filter the frame before",
     "margin": "values are compared, not places",
 }
 
@@ -51,6 +49,11 @@ def check_readings(readings: Stream, call: str) -> None:
         given = getattr(readings, setting)
         if given not in (None, (), "time", 0.0):
             raise BadArgument(f"{call}() has no use for Stream({setting}={given!r}): {reason}. Leave it out.")
+    if call in _PAIRS and readings.idle_after is not None:
+        raise BadArgument(
+            f"{call}() has no use for Stream(idle_after={readings.idle_after!r}): one stream waits for no other. Leave "
+            "it out."
+        )
     if call not in _PAIRS:
         refuse_carry([readings], call, "an event is about many readings")
 
@@ -126,6 +129,7 @@ def phenomena(
     locations: Any = None,
     place: Position | None = None,
     reach: Reach | None = None,
+    neighbours: Any = None,
     similar: Similar = "value",
     over: Duration | None = None,
     emit: EmitPhenomena = "events",
@@ -138,10 +142,13 @@ def phenomena(
     A sensor is active in a value (with ``resolution`` a bin, as in `sensor_join`) while it has produced it at least
     ``strength`` times within ``span`` of the tick at hand. A phenomenon is a value and a connected region of at least
     ``min_sensors`` active sensors: neighbours are at most ``reach`` apart, by ``locations``, a frame with the stream's
-    key and two columns of coordinates; without these all sensors are neighbours. ``place=ap.Position("lat", "lon")``
+    key and two columns of coordinates; or they are the pairs of ``neighbours``, a frame with two columns of sensors,
+    such as those along roads or pipes; without either all sensors are neighbours. ``place=ap.Position("lat", "lon")``
     says that they are degrees: ``reach`` is then metres along the Earth, and centroids and hulls are
     longitude and latitude, taken in the plane around the middle of all sensors (azimuthal equidistant); ``velocity`` is
-    metres a second east and north there. Ticks are the times of readings.
+    metres a second east and north there. Ticks are the times of readings. Of a stream with conditions (`filter`) they
+    are those of all its rows, so that a region ends once its sensors have other values. With the stream's
+    ``idle_after`` the regions of a group end when it had no reading for so long, by the time of all rows.
     ``similar`` is as in `sensor_join`, ``over`` by default ``span``.
 
     With ``within`` in place of bins, a reading counts if at least ``strength`` readings of its sensor in the span,
@@ -168,7 +175,7 @@ def phenomena(
     >>> events.select(["event", "time", "sensors"]).to_pylist()
     [{'event': 'appears', 'time': 3, 'sensors': [1, 2]}]
     """
-    settings = settings_of("phenomena", locals()) | {"locations": _table_of(locations)}
+    settings = _settings_of_phenomena(readings, locals())
     check_readings(readings, "phenomena")
 
     def on_spark(streams: Sequence[Stream]) -> Any:
@@ -272,16 +279,22 @@ class Phenomena(_OverReadings):
         locations: Any = None,
         place: Position | None = None,
         reach: Reach | None = None,
+        neighbours: Any = None,
         similar: Similar = "value",
         over: Duration | None = None,
         emit: EmitPhenomena = "events",
         on_reject: OnReject = "collect",
         options: Options | None = None,
     ) -> None:
-        super().__init__(readings, settings_of("phenomena", locals()) | {"locations": _table_of(locations)})
+        super().__init__(readings, _settings_of_phenomena(readings, locals()))
 
     def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> LocalReadings:
         return _watched(streams, schemas, self._settings)
+
+
+def _settings_of_phenomena(readings: Stream, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    frames = {name: _table_of(arguments[name]) for name in ("locations", "neighbours")}
+    return settings_of("phenomena", arguments) | frames | {"idle_after": readings.idle_after}
 
 
 def _table_of(locations: Any) -> pa.Table | None:

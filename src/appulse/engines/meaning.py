@@ -72,6 +72,7 @@ def of_types(own: Iterable[tuple[str, pa.DataType]], columns: Iterable[tuple[str
 #: The defaults of calls over readings.
 READINGS: Meaning = {
     "partition_by": [],
+    "where": [],
     "carry": [],
     "unit": "s",
     "lateness": seconds(0),
@@ -90,6 +91,7 @@ def of_readings(encoding: ReadingsEncoding, lateness: int) -> Meaning:
         "value": encoding.value,
         "unit": encoding.unit,
         "partition_by": list(encoding.partition_by),
+        "where": [where.text for where in encoding.where],
         "lateness": seconds(lateness),
     }
 

@@ -47,6 +47,7 @@ from appulse.model.motion import Straight
 from appulse.model.readings import encode_readings
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Position, Samples
+from appulse.operators.happenings import NEVER
 from appulse.operators.partners import MOST_COUNTED
 from appulse.operators.sensor_join import SensorJoin
 from appulse.operators.similarity_join import SimilarityJoin
@@ -284,10 +285,10 @@ def _watch(table: pa.Table) -> None:
         call = resolve_phenomena(stream, table.schema, settings)
         stage = call.operator()
         readings, _ = encode_readings(table, call.encoding)
-        for found in call.tables(stage.push([readings])):
+        for found in call.tables(stage.push([readings], NEVER)):
             found.validate()
         known = call.operator()
-        known.apply([readings])
+        known.apply([readings], NEVER)
         known.restore(stage.standing())
 
 

@@ -37,8 +37,11 @@ def by_hand(job: Job) -> ByHand[Any]:
     if table.sensor_join is not None:
         return api.SensorJoin(streams[0], **table.sensor_join.settings(), **settings)
     if (regions := table.phenomena) is not None:
-        where = None if regions.locations is None else read_files(job, regions.locations, "phenomena.locations")
-        return api.Phenomena(streams[0], **regions.settings(where), **settings)
+        frames = [
+            None if files is None else read_files(job, files, f"phenomena.{name}")
+            for name, files in (("locations", regions.locations), ("neighbours", regions.neighbours))
+        ]
+        return api.Phenomena(streams[0], **regions.settings(*frames), **settings)
     if (asked := table.window_aggregate) is not None:
         return api.WindowAggregate(streams[0], asked.aggregates, **asked.settings(), **settings)
     if table.encounters is not None:

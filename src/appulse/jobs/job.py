@@ -33,7 +33,7 @@ from appulse.errors import BadArgument, JobError, NotBuilt
 from appulse.jobs.fields import options_of
 from appulse.jobs.files import files_at
 from appulse.jobs.problems import Problem, problems_of
-from appulse.jobs.sources import FilesTable, MqttTable, ReplayTable, TopicsTable
+from appulse.jobs.sources import DataTable, FilesTable, MqttTable, ReplayTable, TopicsTable
 from appulse.jobs.tables import JobTable
 
 if TYPE_CHECKING:
@@ -348,9 +348,11 @@ def _sensed(job: Job, readings: Stream, spark: SparkSession) -> DataFrame:
         return joined
     if (regions := table.phenomena) is None:  # pragma: no cover - checked when the file was read
         raise JobError(f"{job.file} has neither [sensor_join] nor [phenomena].")
-    where = regions.locations
-    known = None if where is None else _frame(job, FilesTable(**where.model_dump()), spark, streaming=False)
-    found: DataFrame = api.phenomena(readings, options=table.options(), **regions.settings(known))
+    frames = [
+        None if files is None else _frame(job, FilesTable(**files.model_dump()), spark, streaming=False)
+        for files in (regions.locations, regions.neighbours)
+    ]
+    found: DataFrame = api.phenomena(readings, options=table.options(), **regions.settings(*frames))
     return found
 
 
@@ -363,15 +365,21 @@ def _check_readings(job: Job, stream: Stream, schema: pa.Schema) -> list[Problem
                 column_type(schema, column, stream.name or "readings")
             resolve_sensors(stream, schema, SensorSettings(**table.sensor_join.settings()))
         elif table.phenomena is not None:
-            where = table.phenomena.locations
-            places = [] if where is None or where.format != "parquet" else files_at(job.place(where.path))
-            settings = table.phenomena.settings(_rows_of(places[0]) if places else None)
-            if where is not None and not places:
-                settings["reach"] = None
+            given = table.phenomena.locations, table.phenomena.neighbours
+            known = [_known_rows(job, files) for files in given]
+            settings = table.phenomena.settings(*known)
+            if any(files is not None and rows is None for files, rows in zip(given, known, strict=True)):
+                settings |= {"locations": None, "place": None, "reach": None, "neighbours": None}
             resolve_phenomena(stream, schema, PhenomenaSettings(**settings))
     except BadArgument as problem:
         return [Problem(table.operator, str(problem))]
     return []
+
+
+def _known_rows(job: Job, files: DataTable | None) -> pa.Table | None:
+    """The first of the files, if they are Parquet, and there."""
+    found = [] if files is None or files.format != "parquet" else files_at(job.place(files.path))
+    return _rows_of(found[0]) if found else None
 
 
 def _rows_of(file: Path) -> pa.Table:

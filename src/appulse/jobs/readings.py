@@ -69,6 +69,10 @@ class LocationsTable(DataTable):
     """Where sensors are: files with the key of the source and two columns of coordinates."""
 
 
+class NeighboursTable(DataTable):
+    """Which sensors are neighbours: files with two columns of sensors, a pair a row."""
+
+
 class PhenomenaTable(SensorsTable):
     """The arguments of `appulse.phenomena`."""
 
@@ -78,6 +82,7 @@ class PhenomenaTable(SensorsTable):
     locations: LocationsTable | None = None
     place: PositionTable | None = None
     reach: Annotated[Number, Field(ge=0)] | None = None
+    neighbours: NeighboursTable | None = None
     emit: Literal["events", "regions"] = "events"
 
     @model_validator(mode="after")
@@ -86,16 +91,18 @@ class PhenomenaTable(SensorsTable):
         if self.place is not None:  # a geometry is read from a list of two numbers, too
             at = {name: [[0.0, 0.0]] if name == self.place.geography else [0.0] for name in columns(self.place.build())}
         somewhere = None if self.locations is None else pa.table({_SENSOR: [""], **at})
-        resolve_phenomena(_STREAM, _presumed(), PhenomenaSettings(**self.settings(somewhere)))
+        pairs = None if self.neighbours is None else pa.table({"one": [""], "other": [""]})
+        resolve_phenomena(_STREAM, _presumed(), PhenomenaSettings(**self.settings(somewhere, pairs)))
         return self
 
-    def settings(self, locations: Any) -> dict[str, Any]:
-        """The keyword arguments of a call, with the frame of locations."""
+    def settings(self, locations: Any, neighbours: Any = None) -> dict[str, Any]:
+        """The keyword arguments of a call, with the frames of locations and of neighbours."""
         place = None if self.place is None else self.place.build()
         names = ("strength", "span", "min_sensors", "reach", "emit")
         return {
             **self.shared(),
             **{name: getattr(self, name) for name in names},
             "locations": locations,
+            "neighbours": neighbours,
             "place": place,
         }

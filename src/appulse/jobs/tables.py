@@ -260,6 +260,7 @@ class JobTable(Table):
         }
         found |= {f"sources.{name}": one.files for name, one in self.sources.items() if isinstance(one, ReplayTable)}
         found["phenomena.locations"] = None if self.phenomena is None else self.phenomena.locations
+        found["phenomena.neighbours"] = None if self.phenomena is None else self.phenomena.neighbours
         found["match_queries.changes"] = None if self.match_queries is None else self.match_queries.changes
         found |= {f"{self.filler(name)}.repository": one.repository for name, one in self.filling.items()}
         return {where: data for where, data in found.items() if data is not None}

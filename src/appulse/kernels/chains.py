@@ -71,13 +71,16 @@ def take_in(field: Chained, time: Ints, sensor: Ints, value: Floats, begin: Whol
     first = counts[TAIL]
     while counts[TAIL] < counts[HEAD] and field.ring[counts[TAIL] & mask, 0] < now - span:
         counts[TAIL] += 1
+    came = counts[HEAD]
     for i in range(begin, end):
+        if sensor[i] < 0:  # no reading: time goes on
+            continue
         at = counts[HEAD] & mask
         field.ring[at, 0], field.ring[at, 1], field.ring[at, 2] = now, sensor[i], field.sensors[sensor[i], NEWEST]
         field.value[at] = value[i] + 0.0  # -0.0 is 0.0
         field.sensors[sensor[i], NEWEST] = counts[HEAD]
         counts[HEAD] += 1
-    touched = np.empty(counts[TAIL] - first + end - begin, np.int64)
+    touched = np.empty(counts[TAIL] - first + counts[HEAD] - came, np.int64)
     n = 0
     for k in range(len(touched)):
         number = first + k if k < counts[TAIL] - first else counts[HEAD] - (len(touched) - k)

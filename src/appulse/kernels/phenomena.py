@@ -142,7 +142,10 @@ def _flip(field: Field, cell: Whole, strength: Whole) -> None:
 
 
 class KeyedReadings(NamedTuple):
-    """Readings of whole ticks, in order of time: the key of each value, and its place in the order of values."""
+    """Readings of whole ticks, in order of time: the key of each value, and its place in the order of values.
+
+    A sensor of -1 is no reading, and its time a tick all the same.
+    """
 
     time: Ints
     sensor: Ints
@@ -171,6 +174,8 @@ def _count_tick(field: Field, readings: KeyedReadings, begin: Whole, end: Whole,
         counts[TAIL] += 1
     came = counts[HEAD]
     for i in range(begin, end):
+        if sensor[i] < 0:  # no reading: time goes on
+            continue
         cell = cell_of(field, value_of(field, key[i], order[i]), sensor[i])
         field.cells[cell, COUNT] += 1
         field.ring[counts[HEAD] & mask, 0], field.ring[counts[HEAD] & mask, 1] = now, cell
@@ -206,6 +211,17 @@ def stand_in(field: Field, cell: Whole) -> None:
     field.cells[cell, COUNT] += 1
     field.cells[cell, ACTIVE] = 1
     _list(field, cell)
+
+
+@exact_kernel
+def stand_down(field: Field, strength: Whole) -> None:
+    """Undo `stand_in`: what ended since may have ended at a tick that is in no log any more."""
+    counts, mask = field.counts, len(field.ring) - 1
+    while counts[TAIL] < counts[HEAD] and field.ring[counts[TAIL] & mask, 0] == np.int64(-(1 << 62)):
+        cell = field.ring[counts[TAIL] & mask, 1]
+        field.cells[cell, COUNT] -= 1
+        field.cells[cell, ACTIVE] = field.cells[cell, COUNT] >= strength
+        counts[TAIL] += 1
 
 
 @exact_kernel

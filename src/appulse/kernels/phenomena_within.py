@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class ValuedReadings(NamedTuple):
-    """Readings of whole ticks, in order of time."""
+    """Readings of whole ticks, in order of time; a sensor of -1 is no reading, and its time a tick all the same."""
 
     time: Ints
     sensor: Ints

@@ -105,7 +105,10 @@ REASONS: dict[str, tuple[str, str]] = {
         "the mapping of windows does not name this sensor",
         "Add the sensor to `window={...}`, or the key `None` for all others.",
     ),
-    NO_LOCATION: ("`locations=` does not have this sensor", "Add a row for the sensor to the frame of locations."),
+    NO_LOCATION: (
+        "neither `locations=` nor `neighbours=` has this sensor",
+        "Add a row for the sensor to the frame of locations, or of neighbours.",
+    ),
     BAD_CONDITION: (
         "the condition of a query cannot be read, or names a column that is not there",
         "Mend the condition; `detail` shows the place. The other queries stand.",

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.model.encoding import Where
+
 
 @dataclass(frozen=True)
 class ReadingsEncoding:
@@ -49,7 +51,8 @@ class ReadingsEncoding:
 
     ``width`` is that of bins; without it values match if they are equal. ``lengths`` are windows of sensors, by their
     canonical bytes, or the name of a column of seconds; ``length`` (microseconds) is that of all others, None: none.
-    Readings of sensors that are not ``located`` are bad rows. ``numeric``: values have to be numbers.
+    Readings of sensors that are not ``located`` are bad rows. ``numeric``: values have to be numbers. Rows that do not
+    satisfy every ``where`` only move time on.
     """
 
     name: str
@@ -67,6 +70,7 @@ class ReadingsEncoding:
     lengths: tuple[tuple[bytes, int], ...] | str = ()
     located: frozenset[bytes] | None = None
     numeric: bool = False
+    where: tuple[Where, ...] = ()
 
     @property
     def key(self) -> str:
@@ -86,6 +90,7 @@ class ReadingsEncoding:
     def columns(self) -> list[str]:
         """Every column that is read."""
         own = [self.lengths] if isinstance(self.lengths, str) else []
+        own += [name for where in self.where for name in where.columns]
         return list(dict.fromkeys([self.sensor, self.time, self.value, *own, *self.partition_by, *self.carry]))
 
 
@@ -95,6 +100,7 @@ class Readings(Batch):
 
     ``key`` tells equal values, or bins, by one number; of labels it means nothing beyond this batch. ``length`` is
     each reading's own window; ``asks`` which of them ask for matches (None: all). ``carry`` are columns to bring along.
+    ``counts`` says which rows are readings (None: all); of the others only their times matter.
     """
 
     time: NDArray[np.int64]
@@ -106,15 +112,22 @@ class Readings(Batch):
     length: NDArray[np.int64] | None = None
     asks: NDArray[np.bool_] | None = None
     carry: pa.Table | None = None
+    counts: NDArray[np.bool_] | None = None
 
     def asking(self, asks: NDArray[np.bool_]) -> Readings:
         """The same readings, of which these ask for matches."""
         return replace(self, asks=asks)
 
+    def counting(self) -> Readings:
+        """The rows that are readings."""
+        return self if self.counts is None else replace(self.filter(self.counts), counts=None)
+
     @classmethod
     def _aligned(cls, parts: Sequence[Self]) -> Sequence[Self]:
         if any(part.asks is not None for part in parts):
             parts = [replace(p, asks=np.ones(len(p), bool)) if p.asks is None else p for p in parts]
+        if any(part.counts is not None for part in parts):
+            parts = [replace(p, counts=np.ones(len(p), bool)) if p.counts is None else p for p in parts]
         if not any(part.label for part in parts):
             return parts
         label, codes = renumbered([part.label for part in parts])
@@ -142,6 +155,8 @@ def check_reading_columns(encoding: ReadingsEncoding, schema: pa.Schema) -> None
             raise BadArgument(
                 f"Column {column!r} is {schema.field(column).type}, not a number. Cast it before the call."
             )
+    for where in encoding.where:
+        where.check({name: schema.field(name).type for name in where.columns})
 
 
 def encode_readings(table: pa.Table, encoding: ReadingsEncoding) -> tuple[Readings, pa.Table]:
@@ -173,6 +188,7 @@ def encode_readings(table: pa.Table, encoding: ReadingsEncoding) -> tuple[Readin
         group=Labels.of([table[c] for c in encoding.partition_by]) if encoding.partition_by else None,
         length=length,
         carry=table.select(list(encoding.carry)) if encoding.carry else None,
+        counts=_counting(table, encoding),
     )
     return readings, rejects
 
@@ -223,7 +239,15 @@ def _check_located(table: pa.Table, encoding: ReadingsEncoding, defects: Defects
         return
     codes, sensors = numbered(_sensors(table, encoding))
     missing = np.array([value not in encoding.located for value in sensors] or [False])
-    defects.mark(missing[codes], why.NO_LOCATION, lambda _: "the locations do not have this sensor")
+    defects.mark(missing[codes], why.NO_LOCATION, lambda _: "neither locations= nor neighbours= has this sensor")
+
+
+def _counting(table: pa.Table, encoding: ReadingsEncoding) -> NDArray[np.bool_] | None:
+    """Which rows satisfy all conditions; None: all do."""
+    counts = np.ones(len(table), bool)
+    for where in encoding.where:
+        counts &= where.holds({name: chunk(table[name]) for name in where.columns}, len(table))
+    return None if counts.all() else counts
 
 
 def _lengths(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> NDArray[np.int64] | None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from appulse.kernels.identities import (
     DISAPPEARS,
     EVENTS,
+    FREE,
     MEMBERS,
     NUMBER,
     OTHERS,
     POINTS,
+    SLOTS,
     STANDS,
     Criteria,
     Events,
@@ -44,6 +47,11 @@ if TYPE_CHECKING:
     from appulse.operators.properties import Property
 
 
+_NOTHING = np.empty(0, np.int64)
+#: Before every tick.
+NEVER = -(1 << 62)
+
+
 @dataclass(frozen=True)
 class Sites:
     """Where sensors are: ``at`` has a row of coordinates for each of ``sensors`` (canonical bytes), in their order.
@@ -57,6 +65,7 @@ class Sites:
     first: NDArray[np.int64]
     near: NDArray[np.int64]
     earth: tuple[Earth, tuple[float, float, float]] | None = None
+    listed: bool = False  # neighbours are a list, and do not follow from places
 
     def on_map(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """Points as users have them: on the Earth longitudes and latitudes."""
@@ -71,7 +80,8 @@ class Sites:
         """How many sensors are where; neighbours follow from that, and from how near they are to be."""
         places = np.ascontiguousarray(self.at, "<f8") + 0.0
         around = [] if self.earth is None else [np.array([*self.earth[0], *self.earth[1]], "<f8").tobytes()]
-        return {"sensors": len(self.sensors), "digest": digest_of([*self.sensors, places.tobytes(), *around])}
+        listed = [self.first.astype("<i8").tobytes(), self.near.astype("<i8").tobytes()] if self.listed else []
+        return {"sensors": len(self.sensors), "digest": digest_of([*self.sensors, places.tobytes(), *around, *listed])}
 
 
 @dataclass(frozen=True)
@@ -88,6 +98,7 @@ class PhenomenaPlan:
     by: Property | None = None  # readings count by it, in place of their values
     within: float | None = None  # in place of bins: values at most so far apart
     regions: bool = False  # tell all that stand at each tick that changes any
+    silence: int | None = None  # after so long without a reading of a group its regions end; at least the span
 
     @property
     def criteria(self) -> Criteria:
@@ -211,6 +222,21 @@ def _of_regions(rows: Sequence[tuple[int, Region]], happened: PhenomenonEvents) 
     )
 
 
+class Ticks(NamedTuple):
+    """Rows of a group in order of time: its readings, and ticks without any, whose sensor is -1."""
+
+    time: Ints
+    sensor: Ints
+    reading: Ints  # the reading's place, of ticks without any 0
+    ends: Ints  # times of ticks at which a silence is over: they are told as a microsecond before
+
+    def told(self, happened: PhenomenonEvents) -> PhenomenonEvents:
+        """What happened, with its times as they are told."""
+        if not len(self.ends):
+            return happened
+        return replace(happened, time=happened.time - np.isin(happened.time, self.ends))
+
+
 class Observer:
     """What both ways to find phenomena have in common: names, places, and readings put in order."""
 
@@ -224,17 +250,100 @@ class Observer:
         self._properties = None if plan.by is None else Properties(plan.by)
         self.output = Output()  # of the call, push or task at hand
         self._members = Watch(0, _members, values=True)
+        self._newest: dict[int, int] = {}  # of groups the last reading, until the silence after it is over
+        self._ends: list[tuple[int, int]] = []  # a heap: when silences are over, and the group of each
 
     @property
     def span(self) -> int:
         """How far back (microseconds) readings count."""
         return self.plan.span + (0 if self.plan.by is None else self.plan.by.over)
 
+    @property
+    def due(self) -> int | None:
+        """When the first regions end if no reading comes; None: nothing stands."""
+        return min(
+            (end for end, group in self._ends if self._end_of(group) == end and self._stands(group)), default=None
+        )
+
+    def _stands(self, group: int) -> bool:
+        counts = self._known_of(group).counts
+        return bool(counts[SLOTS] > counts[FREE])
+
+    def _known_of(self, group: int) -> Known:
+        raise NotImplementedError
+
+    def _knows(self, group: int) -> bool:
+        raise NotImplementedError
+
+    def _end_of(self, group: int) -> int | None:
+        """The time at which the silence after a group's last reading is over; None: it is, or never will be."""
+        newest = self._newest.get(group)
+        return None if newest is None or self.plan.silence is None else newest + self.plan.silence + 1
+
+    def _grouped(
+        self, time: Ints, sensor: Ints, groups: Ints, others: dict[int, Ints], before: int
+    ) -> Iterable[tuple[int, Ticks]]:
+        """The ticks of each group before some time: of readings (in order), of other rows, and of silences."""
+        mine = {number: np.flatnonzero(groups == number) for number in np.unique(groups).tolist()}
+        over = set()
+        while self._ends and self._ends[0][0] < before:
+            end, number = heappop(self._ends)
+            if self._end_of(number) == end:
+                over.add(number)
+        known = {number for number in others if self._knows(number)}
+        for number in sorted(mine.keys() | over | known):
+            rows = mine.get(number, _NOTHING)
+            yield number, self._ticks(number, time[rows], sensor[rows], rows, others.get(number, _NOTHING), before)
+
+    def _ticks(self, group: int, time: Ints, sensor: Ints, rows: Ints, others: Ints, before: int) -> Ticks:
+        ends = np.setdiff1d(self._silences(group, time, before), np.concatenate([time, others]))
+        more = np.setdiff1d(np.concatenate([others, ends]), time)
+        if not len(more):
+            return Ticks(time, sensor, rows, ends)
+        time = np.concatenate([time, more])
+        order, none = np.argsort(time, kind="stable"), np.zeros(len(more), np.int64)
+        return Ticks(time[order], np.append(sensor, none - 1)[order], np.append(rows, none)[order], ends)
+
     def forget(self, before: int) -> None:
         """Nothing: readings go with the next tick of their group."""
 
+    def _silences(self, group: int, time: Ints, before: int) -> Ints:
+        """When silences of a group are over, before some time."""
+        if self.plan.silence is None:
+            return _NOTHING
+        newest = self._newest.pop(group, None)
+        readings = time if newest is None else np.append(newest, time)
+        ends = readings + (self.plan.silence + 1)
+        over = ends < np.append(readings[1:], before)[: len(readings)]
+        if len(readings) and not over[-1]:
+            self._listen(group, int(readings[-1]))
+        return ends[over]
+
+    def _listen(self, group: int, newest: int) -> None:
+        """Wait for what comes after a group's last reading, if it is to be told when nothing does."""
+        if self.plan.silence is not None and newest > NEVER:
+            self._newest[group] = newest
+            heappush(self._ends, (newest + self.plan.silence + 1, group))
+
+    def _last_readings(self, groups: Sequence[int]) -> dict[str, NDArray[Any]]:
+        """For `standing`: the last readings of groups whose silence is not over."""
+        if self.plan.silence is None:
+            return {}
+        return {"newest": np.array([self._newest.get(group, NEVER) for group in groups], np.int64)}
+
+    def _others(self, parts: Sequence[Readings]) -> dict[int, Ints]:
+        """The times of rows that are no readings, by group."""
+        others = [part.filter(~part.counts) for part in parts if part.counts is not None]
+        found: dict[int, list[Ints]] = {}
+        for part in others:
+            groups = self._groups.of(part.group, len(part))
+            for number in np.unique(groups).tolist():
+                found.setdefault(number, []).append(part.time[groups == number])
+        return {number: np.unique(np.concatenate(times)) for number, times in found.items()}
+
     def _ordered(self, parts: Sequence[Readings]) -> tuple[Readings, Ints, Ints] | None:
         """The readings in order, or what counts in their place, with numbers of sensors and groups; None of none."""
+        parts = [part.counting() for part in parts]
         if self._properties is not None:
             parts = self._properties.of(parts)
         parts = [part for part in parts if len(part)]

@@ -29,16 +29,19 @@ from appulse.kernels.phenomena import (
     cell_of,
     observe,
     rebuild,
+    stand_down,
     stand_in,
     value_of,
 )
 from appulse.kernels.tracks import TRACK
 from appulse.model.strings import Bytes
 from appulse.operators.happenings import (
+    NEVER,
     Observer,
     PhenomenaPlan,
     PhenomenonEvents,
     Region,
+    Ticks,
     as_arrays,
     as_bytes,
     happened_of,
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
 
 _SLICE = 1 << 14
 _SIGN = np.int64(-(1 << 63))
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass
@@ -109,29 +113,30 @@ class Phenomena(Observer):
         """Bytes held."""
         return sum(group.nbytes for group in self._fields.values())
 
-    def push(self, parts: Sequence[Readings]) -> list[PhenomenonEvents]:
-        """Whole ticks, later than all before: what becomes of phenomena."""
+    def push(self, parts: Sequence[Readings], before: int) -> list[PhenomenonEvents]:
+        """Whole ticks, later than all before: what becomes of phenomena. All before a time is known to have come."""
         found = []
-        for number, arrays in self._arranged(parts):
-            for happened in self._observed(number, *arrays):
+        for number, ticks, key, order in self._arranged(parts, before):
+            for happened in self._observed(number, ticks, key, order):
                 counts = self._fields[number].field.counts
                 whole = bool(counts[DONE] == counts[PENDING])
-                found.append(self._told(number, happened, whole=whole))
+                found.append(self._told(number, ticks.told(happened), whole=whole))
         return [happened for happened in found if len(happened)]
 
-    def apply(self, parts: Sequence[Readings]) -> None:
+    def apply(self, parts: Sequence[Readings], before: int) -> None:
         """As `push`, without telling what becomes of phenomena; `restore` has to follow."""
-        for number, (time, sensor, key, order) in self._arranged(parts):
+        for number, ticks, key, order in self._arranged(parts, before):
             group = self._fields[number]
-            for begin, end in whole_ticks(time, _SLICE):
+            for begin, end in whole_ticks(ticks.time, _SLICE):
                 group.make_room(end - begin, len(self.sensors))
                 mine = slice(begin, end)
-                readings = KeyedReadings(time[mine], sensor[mine], key[mine], order[mine])
+                readings = KeyedReadings(ticks.time[mine], ticks.sensor[mine], key[mine], order[mine])
                 apply(group.field, readings, self.plan.strength, self.plan.span)
 
     def standing(self) -> dict[str, NDArray[Any]]:
         """The phenomena that stand, with their numbers and tracks, and how many there have been."""
-        rows = [self._standing_of(number) for number in sorted(self._fields, key=self._groups.values.__getitem__)]
+        groups = sorted(self._fields, key=self._groups.values.__getitem__)
+        rows = [self._standing_of(number) for number in groups]
         slots = [slot for row in rows for slot in row[2]]
         sensors = [sensor for *_, members in slots for sensor in members]
         return {
@@ -145,6 +150,7 @@ class Phenomena(Observer):
             "members": np.array([len(slot[5]) for slot in slots], np.int64),
             **as_arrays("labels", [slot[4] for slot in slots]),
             **as_arrays("sensors", sensors),
+            **self._last_readings(groups),
         }
 
     def restore(self, standing: dict[str, NDArray[Any]]) -> None:
@@ -152,11 +158,14 @@ class Phenomena(Observer):
         groups, labels, sensors = (as_bytes(standing, name) for name in ("groups", "labels", "sensors"))
         sensor_numbers = self.sensors.of(Bytes.of(sensors))
         slot = member = point = 0
+        self._newest.clear()
         for g, label in enumerate(groups):
             number = int(self._groups.add([label])[0])
+            self._listen(number, int(standing["newest"][g]) if "newest" in standing else NEVER)
             group = self._field(number)
             group.make_room(int(standing["members"].sum()) + len(standing["key"]), len(self.sensors))
             known = group.field
+            stand_down(known, self.plan.strength)
             for cell in range(known.counts[CELLS]):
                 known.cells[cell, SLOT] = -1
             self._standing.forget(number)
@@ -204,22 +213,22 @@ class Phenomena(Observer):
             rows.append((key, int(known.phenomena[slot, NUMBER]), points, track, label, sorted(members[slot])))
         return self._groups.values[number], int(known.counts[NUMBERS]), rows
 
-    def _arranged(self, parts: Sequence[Readings]) -> Iterable[tuple[int, tuple[Ints, Ints, Ints, Ints]]]:
-        """Each group's readings in order: time, sensor, key, and where the key lies among all."""
-        ordered = self._ordered(parts)
-        if ordered is None:
-            return
-        readings, sensor, groups = ordered
-        key = self._labels.add(readings.label)[readings.bits] if readings.label else readings.key
-        order = self._order(np.ascontiguousarray(key))
-        time = np.ascontiguousarray(readings.time)
-        for number in np.unique(groups).tolist():
+    def _arranged(self, parts: Sequence[Readings], before: int) -> Iterable[tuple[int, Ticks, Ints, Ints]]:
+        """Each group's ticks, the keys of their readings, and where these lie among all."""
+        ordered, others = self._ordered(parts), self._others(parts)
+        time = sensor = groups = _NONE
+        key = order = np.zeros(1, np.int64)
+        if ordered is not None:
+            readings, sensor, groups = ordered
+            key = self._labels.add(readings.label)[readings.bits] if readings.label else readings.key
+            order = self._order(np.ascontiguousarray(key))
+            time = np.ascontiguousarray(readings.time)
+        for number, ticks in self._grouped(time, sensor, groups, others, before):
             known = self._field(number).field
             if len(self._labels) > 1:  # others have come between, perhaps
                 values = known.values[: known.counts[VALUES]]
                 values[:, ORDER] = self._order(values[:, KEY])
-            mine = np.flatnonzero(groups == number)
-            yield number, (time[mine], sensor[mine], key[mine], order[mine])
+            yield number, ticks, key[ticks.reading], order[ticks.reading]
 
     def _field(self, number: int) -> _Group:
         if number not in self._fields:
@@ -236,12 +245,18 @@ class Phenomena(Observer):
     def _order_of_key(self, key: int) -> int:
         return int(self._order(np.array([key], np.int64))[0])
 
-    def _observed(self, number: int, time: Ints, sensor: Ints, key: Ints, order: Ints) -> Iterable[PhenomenonEvents]:
+    def _knows(self, group: int) -> bool:
+        return group in self._fields
+
+    def _known_of(self, group: int) -> Field:
+        return self._fields[group].field
+
+    def _observed(self, number: int, ticks: Ticks, key: Ints, order: Ints) -> Iterable[PhenomenonEvents]:
         group, place, criteria = self._fields[number], self._known_place(), self.plan.criteria
-        for begin, end in whole_ticks(time, _SLICE):
+        for begin, end in whole_ticks(ticks.time, _SLICE):
             group.make_room(end - begin, len(self.sensors))
             mine = slice(begin, end)
-            readings = KeyedReadings(time[mine], sensor[mine], key[mine], order[mine])
+            readings = KeyedReadings(ticks.time[mine], ticks.sensor[mine], key[mine], order[mine])
             room, at = 1024 + 4 * (end - begin), 0
             while at < end - begin or group.field.counts[PENDING] > group.field.counts[DONE]:
                 events = room_for(room, place.at.shape[1])

@@ -31,10 +31,12 @@ from appulse.kernels.tracks import TRACK
 from appulse.model.readings import Readings, numbers_of
 from appulse.model.strings import Bytes
 from appulse.operators.happenings import (
+    NEVER,
     Observer,
     PhenomenaPlan,
     PhenomenonEvents,
     Region,
+    Ticks,
     as_arrays,
     as_bytes,
     happened_of,
@@ -69,22 +71,23 @@ class PhenomenaWithin(Observer):
         """Bytes held."""
         return sum(array.nbytes for known in self._fields.values() for array in known)
 
-    def push(self, parts: Sequence[Readings]) -> list[PhenomenonEvents]:
-        """Whole ticks, later than all before: what becomes of phenomena."""
+    def push(self, parts: Sequence[Readings], before: int) -> list[PhenomenonEvents]:
+        """Whole ticks, later than all before: what becomes of phenomena. All before a time is known to have come."""
         return [
-            self._told(number, happened)
-            for number, arrays in self._arranged(parts)
-            for happened in self._observed(number, *arrays)
+            self._told(number, ticks.told(happened))
+            for number, ticks, value in self._arranged(parts, before)
+            for happened in self._observed(number, ticks, value)
             if len(happened)
         ]
 
-    def apply(self, parts: Sequence[Readings]) -> None:
+    def apply(self, parts: Sequence[Readings], before: int) -> None:
         """As `push`, without telling what becomes of phenomena; `restore` has to follow."""
-        for number, (time, sensor, value) in self._arranged(parts):
-            for begin, end in whole_ticks(time, _SLICE):
+        for number, ticks, value in self._arranged(parts, before):
+            for begin, end in whole_ticks(ticks.time, _SLICE):
                 known = self._with_room(number, end - begin)
                 mine = slice(begin, end)
-                apply_within(known, ValuedReadings(time[mine], sensor[mine], value[mine]), self.plan.span)
+                readings = ValuedReadings(ticks.time[mine], ticks.sensor[mine], value[mine])
+                apply_within(known, readings, self.plan.span)
 
     def standing(self) -> dict[str, NDArray[Any]]:
         """The phenomena that stand, with their chains, numbers and tracks, and how many there have been."""
@@ -105,14 +108,17 @@ class PhenomenaWithin(Observer):
             "place": np.array([place for part in chains for place, *_ in part], np.int64),
             "ends": np.array([ends for part in chains for *_, ends in part]).reshape(-1, _ENDS),
             **as_arrays("sensors", [sensor for part in chains for _, sensor, _ in part]),
+            **self._last_readings(groups),
         }
 
     def restore(self, standing: dict[str, NDArray[Any]]) -> None:
         """Take in what `standing` told, after the readings that the spans hold."""
         sensors = self.sensors.of(Bytes.of(as_bytes(standing, "sensors")))
         at = slot = 0
+        self._newest.clear()
         for g, label in enumerate(as_bytes(standing, "groups")):
             number = int(self._groups.add([label])[0])
+            self._listen(number, int(standing["newest"][g]) if "newest" in standing else NEVER)
             many, held = int(standing["chains"][g]), int(standing["held"][g])
             known = self._with_room(number, many)
             known.sensors[:, FIRST] = -1
@@ -161,26 +167,32 @@ class PhenomenaWithin(Observer):
                 chain = int(known.chains[chain, NEXT])
         return sorted(rows, key=lambda row: row[1:])
 
-    def _arranged(self, parts: Sequence[Readings]) -> Iterable[tuple[int, tuple[Ints, Ints, Floats]]]:
-        """Each group's readings in order: time, sensor, value."""
-        ordered = self._ordered(parts)
-        if ordered is None:
-            return
-        readings, sensor, groups = ordered
-        kind = self.plan.value_type if self.plan.by is None else self.plan.by.result_type
-        value = np.ascontiguousarray(numbers_of(readings.bits, readings.label, kind))
-        for number in np.unique(groups).tolist():
-            mine = np.flatnonzero(groups == number)
-            yield number, (readings.time[mine], sensor[mine], value[mine])
+    def _knows(self, group: int) -> bool:
+        return group in self._fields
 
-    def _observed(self, number: int, time: Ints, sensor: Ints, value: Floats) -> Iterable[PhenomenonEvents]:
+    def _known_of(self, group: int) -> Chained:
+        return self._fields[group]
+
+    def _arranged(self, parts: Sequence[Readings], before: int) -> Iterable[tuple[int, Ticks, Floats]]:
+        """Each group's ticks, and the values of their readings."""
+        ordered, others = self._ordered(parts), self._others(parts)
+        time = sensor = groups = np.empty(0, np.int64)
+        value = np.zeros(1)
+        if ordered is not None:
+            readings, sensor, groups = ordered
+            kind = self.plan.value_type if self.plan.by is None else self.plan.by.result_type
+            value, time = np.ascontiguousarray(numbers_of(readings.bits, readings.label, kind)), readings.time
+        for number, ticks in self._grouped(time, sensor, groups, others, before):
+            yield number, ticks, value[ticks.reading]
+
+    def _observed(self, number: int, ticks: Ticks, value: Floats) -> Iterable[PhenomenonEvents]:
         plan, place = self.plan, self._known_place()
         reach, criteria = 0.0 if plan.within is None else plan.within, plan.criteria
         order = np.argsort(place.rank, kind="stable")
-        for begin, end in whole_ticks(time, _SLICE):
+        for begin, end in whole_ticks(ticks.time, _SLICE):
             known = self._with_room(number, end - begin)
             mine = slice(begin, end)
-            readings = ValuedReadings(time[mine], sensor[mine], value[mine])
+            readings = ValuedReadings(ticks.time[mine], ticks.sensor[mine], value[mine])
             room, at = 1024 + 4 * (end - begin), 0
             while at < end - begin or known.counts[PENDING]:
                 events = room_for(room, place.at.shape[1])

@@ -129,11 +129,13 @@ class SensorJoin:
         """How far back (microseconds) a reading may be met, or name its sensor."""
         return self._span + (0 if self.plan.by is None else self.plan.by.over)
 
-    def push(self, parts: Sequence[Readings]) -> list[Matches]:
+    due = None  # time alone answers nothing
+
+    def push(self, parts: Sequence[Readings], before: int | None = None) -> list[Matches]:  # noqa: ARG002 - as `due`
         """Whole ticks, later than all before: what each reading meets. They stay, to be met by others."""
         return self._run(parts, probing=True, keeping=True)
 
-    def apply(self, parts: Sequence[Readings]) -> None:
+    def apply(self, parts: Sequence[Readings], before: int | None = None) -> None:  # noqa: ARG002 - as `due`
         """As `push`, without answers."""
         self._run(parts, probing=False, keeping=True)
 

@@ -12,7 +12,7 @@ from appulse.arguments import number, one_of
 from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
 from appulse.engines.options import options_of
 from appulse.engines.sensors.call import SensorNames, group_columns, property_of
-from appulse.engines.sensors.places import places_of, sites_of
+from appulse.engines.sensors.places import linked, places_of, sites_of
 from appulse.engines.sensors.readings import ReadingsCall, ReadingsSettings, encoding_of_readings, typed
 from appulse.errors import BadArgument
 from appulse.kernels.bins import bin_floors
@@ -43,7 +43,7 @@ EMITS = ("events", "regions")
 Reach: TypeAlias = Annotated[float, number(least=0.0, most=1e150)]
 EmitPhenomena: TypeAlias = Annotated[str, one_of(*EMITS)]
 KINDS = ("appears", "moves", "disappears")
-_DEFAULTS = {"min_sensors": 2, "locations": None, "reach": None, "emit": "events"}
+_DEFAULTS = {"min_sensors": 2, "locations": None, "reach": None, "idle_after": None, "emit": "events"}
 _POINT = pa.list_(pa.float64())
 
 
@@ -56,6 +56,13 @@ class PhenomenaCall(ReadingsCall):
     resolution: float | None = None  # as asked for
     within: float | None = None
     reach: float | None = None
+
+    goes_on = True
+
+    @property
+    def listens(self) -> bool:
+        """Whether regions end for want of readings."""
+        return self.plan.silence is not None
 
     @property
     def value_type(self) -> pa.DataType:
@@ -104,6 +111,7 @@ class PhenomenaCall(ReadingsCall):
             "locations": None if plan.sites is None else plan.sites.meaning(),
             "reach": None if self.reach is None else real(self.reach),
             "horizon": seconds(plan.span),  # of a prediction there was: checkpoints made with it go on
+            "idle_after": None if plan.silence is None else seconds(plan.silence),
             "emit": self.emit,
             "types": types_of_readings(self.encoding, self.partitions),
         }
@@ -120,7 +128,9 @@ class PhenomenaSettings(ReadingsSettings):
     locations: pa.Table | None = None
     place: Position | None = None
     reach: float | None = None
+    neighbours: pa.Table | None = None
     emit: str = "events"
+    idle_after: Any = None
 
 
 def resolve_phenomena(readings: Stream, schema: pa.Schema, settings: PhenomenaSettings) -> PhenomenaCall:
@@ -154,6 +164,7 @@ def resolve_phenomena(readings: Stream, schema: pa.Schema, settings: PhenomenaSe
         value_type=value_type if by is None else by.result_type,
         by=by,
         sites=sites,
+        silence=None if settings.idle_after is None else max(reached, duration(settings.idle_after, "idle_after")),
     )
     return PhenomenaCall(
         encoding,
@@ -172,14 +183,17 @@ def _sites(readings: Stream, schema: pa.Schema, settings: PhenomenaSettings) -> 
     """Where sensors are, if that is known."""
     if settings.place is not None and settings.locations is None:
         raise BadArgument("place= says which columns of locations= are degrees. Give both, or neither.")
-    if (settings.locations is None) != (settings.reach is None):
+    if settings.neighbours is not None and settings.reach is not None:
+        raise BadArgument("neighbours= lists the pairs of neighbours, and reach= makes them of distances. Give one.")
+    if settings.neighbours is None and (settings.locations is None) != (settings.reach is None):
         raise BadArgument("locations= and reach= go together: where sensors are, and how far neighbours are apart.")
-    if settings.locations is None or settings.reach is None:
-        return None
     ((sensor, kind),) = typed((readings.key,), schema, readings)
-    if settings.place is None:
-        return sites_of(settings.locations, sensor, kind, settings.reach)
-    return places_of(settings.locations, sensor, kind, settings.reach, settings.place)
+    sites = None
+    if settings.locations is not None and settings.place is None:
+        sites = sites_of(settings.locations, sensor, kind, settings.reach)
+    elif settings.locations is not None and settings.place is not None:
+        sites = places_of(settings.locations, sensor, kind, settings.reach, settings.place)
+    return sites if settings.neighbours is None else linked(sites, settings.neighbours, kind)
 
 
 def table_of(found: PhenomenonEvents, names: SensorNames, call: PhenomenaCall) -> pa.Table:
@@ -218,9 +232,9 @@ def _values(found: PhenomenonEvents, call: PhenomenaCall) -> pa.Array:
 
 
 def _places(found: PhenomenonEvents, call: PhenomenaCall) -> Iterator[pa.Array]:
-    """Centroid, hull and velocity; null without locations."""
+    """Centroid, hull and velocity; null where no locations are known."""
     n, sites = len(found), call.plan.sites
-    if sites is None:
+    if sites is None or sites.at.shape[1] == 0:
         for name in ("centroid", "hull", "velocity"):
             yield pa.nulls(n, call.answer_schema.field(name).type)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,10 +25,14 @@ from appulse.operators.happenings import Sites
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from appulse.kernels.geodesic import Earth
     from appulse.model.uncertainty import Position
 
 
-def sites_of(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float) -> Sites:
+_NO_PAIRS = np.empty((0, 2), np.int64)
+
+
+def sites_of(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float | None) -> Sites:
     """Where sensors are, in the order of their names, and which are neighbours."""
     from scipy.spatial import cKDTree
 
@@ -42,16 +47,18 @@ def sites_of(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float) 
     at = np.column_stack([floats(locations[name]) for name in others])
     named, order = _named(locations, sensor, kind, np.asarray(np.isfinite(at).all(axis=1)))
     at = at[order]
+    if reach is None:
+        return Sites(named, at, *_neighbours(_NO_PAIRS, len(at)))
     hint = degrees_hint(others, reach, at.min(axis=0), at.max(axis=0), what="reach") if len(at) else ""
     if hint:
         warn_exploding(hint)
     limit = reach + TOLERANCE * max(1.0, reach)
-    pairs = cKDTree(at).query_pairs(limit * (1.0 + 1e-9), output_type="ndarray") if len(at) else np.empty((0, 2), int)
+    pairs = cKDTree(at).query_pairs(limit * (1.0 + 1e-9), output_type="ndarray") if len(at) else _NO_PAIRS
     pairs = pairs[((at[pairs[:, 0]] - at[pairs[:, 1]]) ** 2).sum(axis=1) <= limit * limit]
     return Sites(named, at, *_neighbours(pairs, len(at)))
 
 
-def places_of(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float, place: Position) -> Sites:
+def places_of(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float | None, place: Position) -> Sites:
     """The same of places on the Earth: neighbours by geodesic, coordinates in the plane around the middle of all."""
     from scipy.spatial import cKDTree
 
@@ -70,16 +77,54 @@ def places_of(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float,
         raise BadArgument(f"locations= has a row ({row + 1}) that is no place: {reason}: {detail}.")
     named, order = _named(table, sensor, kind, np.ones(len(table), bool))
     centre = np.ascontiguousarray(centre[order])
-    limit = reach + TOLERANCE * max(1.0, reach)
-    # A chord is never longer than the geodesic.
-    near = cKDTree(centre).query_pairs(limit * (1.0 + 1e-9), output_type="ndarray") if len(centre) else np.empty((0, 2))
-    pairs = np.ascontiguousarray(near.astype(np.int64))
-    metres = np.empty(len(pairs))
-    mean_distances(RowPairs(pairs[:, 0].copy(), pairs[:, 1].copy()), centre, centre, earth, metres)
+    pairs = _NO_PAIRS if reach is None or not len(centre) else _near_on_earth(centre, reach, earth)
     origin = on_surface(earth, *(centre.mean(axis=0).tolist() if len(centre) else (earth.a, 0.0, 0.0)))
     at = np.empty((len(centre), 2))
     ways(earth, np.tile(origin, (len(centre), 1)), centre, at)
-    return Sites(named, at, *_neighbours(pairs[metres <= limit], len(at)), (earth, origin))
+    return Sites(named, at, *_neighbours(pairs, len(at)), (earth, origin))
+
+
+def linked(sites: Sites | None, neighbours: pa.Table, kind: pa.DataType) -> Sites:
+    """Sensors whose neighbours are listed as pairs: those of some sites, or else those that are in the pairs."""
+    if neighbours.num_columns != 2:
+        raise BadArgument(
+            f"neighbours= has the columns {', '.join(neighbours.column_names)}. Give two, with a pair of sensors in "
+            "each row."
+        )
+    sides = []
+    for name in neighbours.column_names:
+        column = chunk(neighbours[name])
+        if column.null_count:
+            raise BadArgument(f"neighbours= has a row without a sensor in column {name!r}. Remove it.")
+        try:
+            sides.append(encode(column if pa.types.is_null(kind) else column.cast(kind)).to_list())
+        except pa.ArrowInvalid as error:
+            raise BadArgument(f"neighbours= has other sensors in column {name!r} than the stream: {error}.") from error
+    if sites is None:
+        named = tuple(sorted({*sides[0], *sides[1]}))
+        sites = Sites(named, np.empty((len(named), 0)), *_neighbours(_NO_PAIRS, len(named)))
+    number = {sensor: i for i, sensor in enumerate(sites.sensors)}
+    for name, side in zip(neighbours.column_names, sides, strict=True):
+        row = next((i for i, sensor in enumerate(side) if sensor not in number), None)
+        if row is not None:
+            raise BadArgument(
+                f"neighbours= names the sensor {neighbours[name][row].as_py()!r}, which locations= do not have. "
+                "Add it there."
+            )
+    pairs = np.array([[number[sensor] for sensor in side] for side in sides], np.int64).reshape(2, -1).T
+    pairs = np.unique(np.sort(pairs, axis=1), axis=0)
+    first, near = _neighbours(pairs[pairs[:, 0] < pairs[:, 1]], len(sites.sensors))
+    return replace(sites, first=first, near=near, listed=True)
+
+
+def _near_on_earth(centre: NDArray[np.float64], reach: float, earth: Earth) -> NDArray[np.int64]:
+    limit = reach + TOLERANCE * max(1.0, reach)
+    # A chord is never longer than the geodesic.
+    near = cKDTree(centre).query_pairs(limit * (1.0 + 1e-9), output_type="ndarray")
+    pairs = np.ascontiguousarray(near.astype(np.int64))
+    metres = np.empty(len(pairs))
+    mean_distances(RowPairs(pairs[:, 0].copy(), pairs[:, 1].copy()), centre, centre, earth, metres)
+    return pairs[metres <= limit]
 
 
 def _named(

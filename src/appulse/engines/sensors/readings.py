@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from appulse.engines.base import Call, behind_frontier
-from appulse.engines.bucket import LAST, ROWS, Bucket
+from appulse.engines.bucket import LAST, NEVER, ROWS, Bucket
 from appulse.engines.local import Local
-from appulse.engines.schemas import column_type
+from appulse.engines.schemas import column_type, conditions_of
 from appulse.engines.spark.readings_codec import pack_readings, unpack_readings
 from appulse.engines.thresholds import TOLERANCE
 from appulse.errors import BadArgument
@@ -50,10 +50,12 @@ class Operator(Protocol):
     @property
     def span(self) -> int: ...
     @property
+    def due(self) -> int | None: ...
+    @property
     def nbytes(self) -> int: ...
     def __len__(self) -> int: ...
-    def push(self, parts: Sequence[Readings]) -> Sequence[Any]: ...
-    def apply(self, parts: Sequence[Readings]) -> None: ...
+    def push(self, parts: Sequence[Readings], before: int) -> Sequence[Any]: ...
+    def apply(self, parts: Sequence[Readings], before: int) -> None: ...
     def forget(self, before: int) -> None: ...
     def standing(self) -> dict[str, NDArray[Any]]: ...
     def restore(self, standing: dict[str, NDArray[Any]]) -> None: ...
@@ -90,10 +92,17 @@ class ReadingsCall(Call[Readings]):
     encoding: ReadingsEncoding
     partitions: tuple[tuple[str, pa.DataType], ...]
 
+    goes_on = False  # whether times of rows that are no readings may change answers
+
     @property
     def encodings(self) -> tuple[ReadingsEncoding, ...]:
         """How the columns of the readings are read."""
         return (self.encoding,)
+
+    @property
+    def listens(self) -> bool:
+        """Whether time alone may change answers."""
+        return False
 
     @property
     def stage_schema(self) -> pa.Schema:
@@ -133,6 +142,7 @@ class ReadingsCall(Call[Readings]):
 
     def late(self, stream: int, rows: Readings, before: int) -> pa.Table:
         """Readings that came too late, as rejects; copies of readings that ask elsewhere are left out."""
+        rows = rows.counting()
         rows = rows if rows.asks is None else rows.take(np.flatnonzero(rows.asks))
         return self.refused(stream, rows, why.LATE, behind_frontier(rows.time, before))
 
@@ -146,6 +156,7 @@ class ReadingsBucket(Bucket[Readings]):
         super().__init__(call)
         self.operator = call.operator()
         self.waiting: Waiting[Readings] = Waiting()
+        self.before = NEVER  # up to when time has come: as ``complete``, and at the end behind the newest of all rows
 
     def __len__(self) -> int:
         return len(self.operator) + len(self.waiting)
@@ -158,20 +169,29 @@ class ReadingsBucket(Bucket[Readings]):
     @property
     def due(self) -> int | None:
         """The oldest time that waits."""
-        return self.waiting.due
+        known = [time for time in (self.waiting.due, self.operator.due) if time is not None]
+        return min(known, default=None)
 
     def own(self, rows: Readings) -> int:
         """How many of the readings ask here."""
+        rows = rows.counting()
         return len(rows) if rows.asks is None else int(rows.asks.sum())
 
     def hold(self, stream: int, rows: Readings) -> None:  # noqa: ARG002 - there is one
         """Let readings wait for their ticks."""
-        self.waiting.hold(rows)
+        self.waiting.hold(rows if self.call.goes_on else rows.counting())
 
-    def answer(self, *, ended: bool) -> list[pa.Table]:  # noqa: ARG002 - all ticks are complete then
+    def advance(self, limit: int | None = None, ended: int | None = None) -> list[pa.Table]:
+        """The answers of ticks that are complete now."""
+        self.before = NEVER if ended is None else ended + 1
+        return super().advance(limit, ended)
+
+    def answer(self, *, ended: bool) -> list[pa.Table]:
         """What the operator finds in complete ticks."""
         self.operator.output = self.call.stage_output
-        return list(self.call.tables(self.operator.push(self._released())))
+        if not ended:
+            self.before = min(self.complete, LAST)
+        return list(self.call.tables(self.operator.push(self._released(), self.before)))
 
     def forget(self) -> int:
         """Drop readings that are in no window any more."""
@@ -181,14 +201,15 @@ class ReadingsBucket(Bucket[Readings]):
 
     def step(self) -> tuple[list[int], Mapping[str, NDArray[Any]]]:
         """What the operator knows beyond the readings."""
-        return [self.complete], self.operator.standing()
+        return [self.complete, *([self.before] if self.call.listens else [])], self.operator.standing()
 
     def redo(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:
         """Take the same step without matching."""
         for block in given[ROWS]:
             self.waiting.hold(unpack_readings(block))
-        (self.complete,) = numbers
-        self.operator.apply(self._released())
+        self.complete, *before = numbers
+        self.before = before[0] if before else NEVER
+        self.operator.apply(self._released(), self.before)
         self.operator.restore(dict(arrays))
 
     def blocks(self, batches: Iterable[tuple[int, Readings]]) -> list[bytes]:
@@ -227,6 +248,7 @@ def encoding_of_readings(readings: Stream, schema: pa.Schema, **others: Any) -> 
         value=value,
         unit=readings.unit,
         partition_by=readings.partitions,
+        where=conditions_of(readings),
         key_type=column_type(schema, readings.key, name),
         time_type=column_type(schema, readings.time, name),
         value_type=column_type(schema, value, name),

@@ -255,8 +255,8 @@ def blocks_of_task(
         figures = call.figures(stream)
         if figures:
             yield block_batch([routing.keys[0]], [metrics_blob(**figures)], [min(newest, int(rows.time.min()))])
-        blocks = list(routing.blocks(stream, rows))
-        yield block_batch(*map(list, zip(*blocks, strict=True)))
+        if blocks := list(routing.blocks(stream, rows)):
+            yield block_batch(*map(list, zip(*blocks, strict=True)))
 
 
 def _sender(stage: Stage) -> Callable[[pa.Table], pa.Table]:

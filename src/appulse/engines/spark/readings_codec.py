@@ -19,7 +19,7 @@ def pack_readings(readings: Readings) -> bytes:
         columns["bits"] = readings.bits
         if not np.array_equal(readings.key, readings.bits):
             columns["key"] = readings.key
-    for name in ("group", "length", "asks", "carry"):
+    for name in ("group", "length", "asks", "carry", "counts"):
         columns[name] = getattr(readings, name)
     return pack_columns("readings", columns)
 

@@ -158,7 +158,7 @@ class Stage:
         bucket = self.buckets.make(key)
         bucket.admit(map(bucket.unpack, given[bucket.rows_tag]))
         bucket.receive(given)
-        return bucket, bucket.advance(None, newest or 0)
+        return bucket, bucket.advance(None, bucket.newest if newest is None else newest)
 
     def _load(self, key: int, state: TileState) -> tuple[Cached, int]:
         if plan := self.buckets.plan(key):

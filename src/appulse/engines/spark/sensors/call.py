@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
 
@@ -70,7 +71,7 @@ def _sampled(sample: Any, call: SensorCall) -> Readings | None:
     from appulse.engines.local import as_table
 
     table = sample.select(*map(quoted, call.encoding.columns())).toArrow() if isinstance(sample, DataFrame) else sample
-    return encode_readings(as_table(table), call.encoding)[0]
+    return encode_readings(as_table(table), call.encoding)[0].counting()
 
 
 def readings_result(sources: Sources, call: ReadingsCall, routing: Routing) -> DataFrame:
@@ -80,12 +81,15 @@ def readings_result(sources: Sources, call: ReadingsCall, routing: Routing) -> D
     operator = Operator(
         call,
         sources,
-        routing=lambda tiling: ToBuckets(replace(routing, buckets=tiling.latest.tiles), _keys(call, tiling)),
+        routing=lambda tiling: ToBuckets(
+            replace(routing, buckets=tiling.latest.tiles), _keys(call, tiling), goes_on=call.goes_on
+        ),
         stages=lambda _: [Stage(GroupBuckets(call, ReadingsBucket), "readings")],
         answers=_as_spark(call.answer_schema, call, frame),
         rejects=reject_type(given[encoding.sensor].dataType, given[encoding.time].dataType),
         found=_as_spark(call.stage_schema, call, frame),
         finish=call.finishing if call.finishes else None,
+        needs_newest=call.listens and call.grouped,
     )
     return remember(built(operator, plain_tiling(routing.buckets, sources.slots)))
 
@@ -96,13 +100,25 @@ class ToBuckets:
 
     routing: Routing
     keys: list[int]
+    goes_on: bool = False  # as in `ReadingsCall`
 
     def blocks(self, stream: int, rows: Readings) -> Iterator[tuple[int, bytes, int]]:  # noqa: ARG002 - there is one
         """Blocks of the readings: key, block, newest time."""
         newest = int(rows.time.max())
+        rows = ticks_of(rows) if self.goes_on else rows.counting()
         for bucket, part in self.routing.parts(rows):
             for block in blocks_of(part):
                 yield self.keys[bucket], block, newest
+
+
+def ticks_of(rows: Readings) -> Readings:
+    """The rows, of those that are no readings one for each time and group: more of them say no more."""
+    if rows.counts is None:
+        return rows
+    group = np.zeros(len(rows), np.int32) if rows.group is None else rows.group.codes
+    others = np.flatnonzero(~rows.counts)
+    _, first = np.unique(np.stack([group[others], rows.time[others]]), axis=1, return_index=True)
+    return rows.take(np.union1d(np.flatnonzero(rows.counts), others[first]))
 
 
 def _keys(call: ReadingsCall, tiling: Tiling) -> list[int]:
