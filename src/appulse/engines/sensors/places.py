@@ -60,8 +60,6 @@ def sites_of(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float |
 
 def places_of(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float | None, place: Position) -> Sites:
     """The same of places on the Earth: neighbours by geodesic, coordinates in the plane around the middle of all."""
-    from scipy.spatial import cKDTree
-
     if not place.exact or place.altitude is not None:
         raise BadArgument("place= says where sensors stand, without errors and altitudes. Leave these out.")
     for name in (sensor, *columns(place)):
@@ -118,6 +116,8 @@ def linked(sites: Sites | None, neighbours: pa.Table, kind: pa.DataType) -> Site
 
 
 def _near_on_earth(centre: NDArray[np.float64], reach: float, earth: Earth) -> NDArray[np.int64]:
+    from scipy.spatial import cKDTree
+
     limit = reach + TOLERANCE * max(1.0, reach)
     # A chord is never longer than the geodesic.
     near = cKDTree(centre).query_pairs(limit * (1.0 + 1e-9), output_type="ndarray")
