@@ -190,9 +190,20 @@ def test_a_changed_job_against_an_old_checkpoint(spark: SparkSession, source: Pa
     assert last == "Restore the job, or start with a new checkpoint."
 
 
-def test_another_number_of_partitions(joined: DataFrame, run: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"has 2 partitions, the job asks for 3. Use partitions=2"):
-        start(joined, run, partitions=3)
+def test_partitions_change_between_batches_only(joined: DataFrame, again: Path) -> None:
+    commits = again / "checkpoint" / "commits"
+    max((file for file in commits.iterdir() if file.name.isdecimal()), key=lambda file: int(file.name)).unlink()
+    with pytest.raises(
+        CheckpointError, match=r"has not ended, and states move between batches only\. Start the job once"
+    ):
+        start(joined, again, partitions=3)
+
+
+def test_a_spark_that_spreads_no_states(joined: DataFrame, again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before 4.3."""
+    monkeypatch.setattr("appulse.engines.spark.repartition._manager", lambda _spark: None)
+    with pytest.raises(CheckpointError, match=r"in 2 partitions, and Spark \S+ cannot spread them over 3; 4\.3 can"):
+        start(joined, again, partitions=3)
 
 
 def test_a_closed_checkpoint(joined: DataFrame, again: Path) -> None:

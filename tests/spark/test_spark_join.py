@@ -24,6 +24,7 @@ from tests.helpers.streaming import assume_rows, drained, drained_answers, few, 
 from tests.spark.test_tiles import WINDOWS, rows_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -126,6 +127,29 @@ def test_streaming_on_spark_answers_as_pushes_in_process_at_length(
 @pytest.mark.parametrize("window", [ap.TimeWindow(8), ap.CountWindow(40)], ids=["time", "count"])
 def test_a_new_version_of_the_plan_takes_over(spark: SparkSession, tmp_path: Path, window: Any) -> None:
     """A query that goes on with other tiles loses no pair, doubles none, and says so in its checkpoint."""
+    _check_starts(spark, tmp_path, window, sides=(None, 0.3, 0.3), partitions=(None, None, None))
+    stored = json.loads((tmp_path / "checkpoint" / "appulse.json").read_text())
+    assert [version["since"] for version in stored["tiles"]["versions"][1:]] == [5_900_001]
+
+
+@pytest.mark.parametrize("window", [ap.TimeWindow(8), ap.CountWindow(40)], ids=["time", "count"])
+def test_a_query_goes_on_with_more_or_fewer_partitions(spark: SparkSession, tmp_path: Path, window: Any) -> None:
+    """Spark spreads the states over more where there are fewer than tiles; then rows go to tiles of either number."""
+    _check_starts(spark, tmp_path, window, sides=(None, None, None), partitions=(2, 3, 1))
+    stored = json.loads((tmp_path / "checkpoint" / "appulse.json").read_text())
+    plans = [version["plan"] for version in stored["tiles"]["versions"]]
+    assert [(plan["tiles"], plan["slots"]) for plan in plans] == [(2, 2), (3, 3), (1, 3)]
+
+
+def _check_starts(
+    spark: SparkSession,
+    tmp_path: Path,
+    window: Any,
+    *,
+    sides: Sequence[float | None],
+    partitions: Sequence[int | None],
+) -> None:
+    """A query that is started three times, with other settings, gives what one call gives."""
     rng = np.random.default_rng(5)
     n = 240
     tables = tuple(
@@ -139,20 +163,17 @@ def test_a_new_version_of_the_plan_takes_over(spark: SparkSession, tmp_path: Pat
     for s in range(2):
         (tmp_path / "in" / str(s)).mkdir(parents=True)
     sink, checkpoint = ("parquet", {"path": str(tmp_path / "out")}), str(tmp_path / "checkpoint")
-    for k, side in enumerate((None, 0.3, 0.3)):
+    for k, (side, tiles) in enumerate(zip(sides, partitions, strict=True)):
         for s in range(2):
             for file in sorted((tmp_path / "later" / str(s)).iterdir())[k : k + 1 if k < 2 else None]:
                 shutil.copy2(file, tmp_path / "in" / str(s))
         frames = [read_stream(spark, tmp_path / "in" / str(s)) for s in range(2)]
         result = call_spark(case, frames, Options(side=side, partitions=2))
         drain = k == 2
-        query = ap.start(
-            result, sink, checkpoint=checkpoint, drain=drain, trigger=None if drain else {"availableNow": True}
-        )
+        trigger = None if drain else {"availableNow": True}
+        query = ap.start(result, sink, checkpoint=checkpoint, drain=drain, trigger=trigger, partitions=tiles)
         query.awaitTermination()
     assert rows_of([read_written(tmp_path / "out")]) == rows_of([case.run()])
-    stored = json.loads((tmp_path / "checkpoint" / "appulse.json").read_text())
-    assert [version["since"] for version in stored["tiles"]["versions"][1:]] == [5_900_001]
 
 
 @pytest.mark.every_version

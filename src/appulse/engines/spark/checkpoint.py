@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from appulse.engines.spark.files import Folder
+from appulse.engines.spark.repartition import repartitioned
 from appulse.engines.spark.tiling import BEGINNING, Tiling
 from appulse.errors import CheckpointError
 from appulse.model.meaning import canonical, differences
@@ -49,6 +50,7 @@ class Checkpoint:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.path = path
+        self._spark = spark
         self._folder = Folder(spark, path)
         self._seen = -(1 << 62)
         self.before: list[tuple[Meaning, Tiling]] = []  # calls whose answers come in, and their tilings; once admitted
@@ -61,13 +63,16 @@ class Checkpoint:
         partitions: int | None,
         *,
         replanned: bool,
+        tiled: bool = False,
         before: Sequence[SparkResult] = (),
     ) -> Tiling:
         """The tiling to run with: that of the checkpoint if it has one, else ``tiling``, from now on its own.
 
         Where the call asks for tiles of its own making (``replanned``) and the checkpoint has others, they become a
-        new version, in force after the newest row there was. Raises `CheckpointError` if the checkpoint was drained,
-        or belongs to another call or another number of partitions. ``before`` are the calls whose answers come in.
+        new version, in force after the newest row there was; and where it asks for another number of ``partitions``
+        of tiles of space (``tiled``). Raises `CheckpointError` if the checkpoint was drained, or belongs to another
+        call, or to another number of partitions that hold states by key. ``before`` are the calls whose answers come
+        in.
         """
         stored = self._read()
         if stored is None:
@@ -85,11 +90,6 @@ class Checkpoint:
             )
         self.id = stored.id
         own = stored.tiling
-        if partitions is not None and partitions != own.latest.tiles:
-            raise CheckpointError(
-                f"The checkpoint {self.path} has {own.latest.tiles} partitions, the job asks for {partitions}. "
-                f"Use partitions={own.latest.tiles}, or start with a new checkpoint."
-            )
         self._refuse_others(stored.call, call)
         if len(stored.before) != len(before):
             raise CheckpointError(
@@ -102,7 +102,17 @@ class Checkpoint:
         self._clear_first_batch()
         if stored.format < _FORMAT:  # from now on it is this version's
             self._write(call, own, closed=False)
-        if replanned:
+        if partitions is not None and partitions != own.latest.tiles:
+            if not tiled:
+                raise CheckpointError(
+                    f"The checkpoint {self.path} has {own.latest.tiles} partitions, the job asks for {partitions}. Its "
+                    f"states go by key, and stay where they are; those of joins may move. Use "
+                    f"partitions={own.latest.tiles}, or start with a new checkpoint."
+                )
+            fresh = tiling.latest if replanned else own.latest.over(partitions)
+            own = repartitioned(self._spark, self._folder, own, fresh, self.newest)
+            self._write(call, own, closed=False)
+        elif replanned:
             fresh = replace(tiling.latest, slots=own.latest.slots)
             if fresh != own.latest and fresh.tiles == own.latest.tiles:
                 newest = self.newest

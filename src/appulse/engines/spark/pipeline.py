@@ -92,6 +92,7 @@ class Operator:
     refused: pa.Table | None = None  # rejects that are known before any row
     needs_newest: bool = False  # whether the answers of a batch depend on the newest time of all
     replanned: bool = False  # whether the call asks for tiles of its own making
+    tiled: bool = False  # whether its partitions are tiles of space, of which a later start may have others
     refuses: bool = False  # whether the first stage refuses rows that are good by themselves
     again: bool = False  # whether it is in the query already, and here for its rejects alone
 
@@ -149,6 +150,7 @@ def built(operator: Operator, tiling: Tiling, control: str | None = None) -> Spa
         bad if bad is None or first is None else bad.unionAll(first),
         rebuild,
         replanned=operator.replanned,
+        tiled=operator.tiled,
         judge=operator.judge,
         first_rejects=first,
         name=name,

@@ -35,6 +35,7 @@ class SparkResult:
     bad_rows: DataFrame | None  # of a batch result: the rejects alone
     rebuild: Callable[..., SparkResult]  # with another tiling, and perhaps a folder of end marks
     replanned: bool = False  # whether the call asks for tiles of its own making
+    tiled: bool = False  # whether its partitions are tiles of space, of which a later start may have others
     judge: Callable[[Folder], Callable[[DataFrame, int], DataFrame]] | None = None  # what makes a batch tagged rows
     first_rejects: DataFrame | None = None  # of a streaming result: what was refused before any row
     name: str = ""  # of a streaming result: that of its metrics

@@ -86,7 +86,8 @@ def _started(
     if partitions is not None and partitions != wanted.latest.tiles:
         wanted = wanted.over(partitions)
     with writing(f"the checkpoint {place.path}"):
-        tiling = place.admit(known.call, wanted, partitions, replanned=known.replanned, before=known.calls)
+        moves = {"replanned": known.replanned, "tiled": known.tiled}
+        tiling = place.admit(known.call, wanted, partitions, **moves, before=known.calls)
     ends = place.end_folder if any(one.call.holds_back for one in (*known.calls, known)) else None
     before: list[str] = []
     if ends is not None or tiling != known.tiling:

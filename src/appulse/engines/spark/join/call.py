@@ -69,6 +69,7 @@ def spark_join(
         rejects=rejects,
         needs_newest=call.plan.changes and call.plan.rule is None,
         refuses=call.plan.withdrawn,
+        tiled=True,
         replanned=sources.streaming and (options.sample is not None or options.side is not None),
     )
     return remember(built(operator, Tiling.of(replace(plan, slots=sources.slots), call.plan)))

@@ -1,0 +1,70 @@
+"""Other numbers of partitions for a stopped query: Spark moves its states, a new version of the plan has the tiles."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+
+from appulse.engines.spark.tiling import BEGINNING
+from appulse.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from appulse.engines.spark.files import Folder
+    from appulse.engines.spark.tiles import TilePlan
+    from appulse.engines.spark.tiling import Tiling
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+def repartitioned(spark: SparkSession, folder: Folder, own: Tiling, wanted: TilePlan, newest: int | None) -> Tiling:
+    """The tiling of a checkpoint with as many tiles as ``wanted``, for rows after the ``newest``.
+
+    No more tasks run at once than Spark has states, so it spreads these over as many where they are fewer.
+    """
+    states = _states(folder)
+    slots = own.latest.slots if states is None else states
+    if states is not None and states < wanted.tiles:
+        _spread(spark, folder, states, wanted.tiles)
+        slots = wanted.tiles
+    return own.followed_by(replace(wanted, slots=slots), BEGINNING if newest is None else newest + 1)
+
+
+def _states(folder: Folder) -> int | None:
+    """Over how many partitions Spark has the states of a query; None before its first batch."""
+    batches = [int(name) for name in folder.names("offsets") if name.isdecimal()]
+    if not batches:
+        return None
+    ended = [int(name) for name in folder.names("commits") if name.isdecimal()]
+    if max(batches) != max(ended, default=-1):
+        raise CheckpointError(
+            f"The last batch of the checkpoint {folder.path} has not ended, and states move between batches only. "
+            "Start the job once without partitions=, stop it, and start it again with them."
+        )
+    lines = (folder.read(f"offsets/{max(batches)}") or "").splitlines()
+    return int(json.loads(lines[1])["conf"][_PARTITIONS])
+
+
+def _spread(spark: SparkSession, folder: Folder, states: int, wanted: int) -> None:
+    """Have Spark move the states of a query."""
+    manager = _manager(spark)
+    if manager is None:
+        raise CheckpointError(
+            f"Spark keeps the states of the checkpoint {folder.path} in {states} partitions, and Spark {spark.version} "
+            f"cannot spread them over {wanted}; 4.3 can. Give partitions= up to {states}, or start with a new "
+            "checkpoint."
+        )
+    manager.repartition(folder.path, wanted, False)  # noqa: FBT003 - Java knows no names
+
+
+def _manager(spark: SparkSession) -> Any:
+    """What moves states; None before Spark 4.3."""
+    session: Any = spark._jsparkSession  # noqa: SLF001 - PySpark has no public door to it
+    try:
+        return session.streamingCheckpointManager()
+    except Py4JError:
+        return None
