@@ -194,7 +194,7 @@ def test_partitions_change_between_batches_only(joined: DataFrame, again: Path) 
     commits = again / "checkpoint" / "commits"
     max((file for file in commits.iterdir() if file.name.isdecimal()), key=lambda file: int(file.name)).unlink()
     with pytest.raises(
-        CheckpointError, match=r"has not ended, and states move between batches only\. Start the job once"
+        CheckpointError, match=r"has not ended, and states move between batches only\. Start"
     ):
         start(joined, again, partitions=3)
 
