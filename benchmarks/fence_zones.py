@@ -29,7 +29,7 @@ def make_zones(x: NDArray[np.float64], y: NDArray[np.float64], n: int, seed: int
     cells = np.unique(np.column_stack([x, y]) // SIDE, axis=0)
     places = SIDE * (cells[chance.integers(0, len(cells), 3 * share)] + chance.random((3 * share, 2)))
     found = [*_cells(places[:share]), *_streets(places[share : 2 * share], chance)]
-    found += [_polygon(place, chance) for place in places[2 * share :]]
+    found += [*_polygons([_outline(place, chance) for place in places[2 * share :]])]
     shapes = np.array(found, object)
     good: NDArray[Any] = shapes[shapely.is_valid(shapes) & ~shapely.is_empty(shapes)]
     return good[:n]
@@ -39,8 +39,8 @@ def _cells(places: NDArray[np.float64]) -> NDArray[Any]:
     """What is nearer to a place than to any other, and within reach of it."""
     far = 1e6 * np.array([[-1, -1], [-1, 1], [1, -1], [1, 1]]) + places.mean(axis=0)
     drawn = Voronoi(np.vstack([places, far]))
-    cells = [shapely.Polygon(drawn.vertices[drawn.regions[drawn.point_region[i]]]) for i in range(len(places))]
-    cut: NDArray[Any] = shapely.intersection(np.array(cells, object), shapely.buffer(shapely.points(places), WIDE))
+    cells = _polygons([drawn.vertices[drawn.regions[drawn.point_region[i]]] for i in range(len(places))])
+    cut: NDArray[Any] = shapely.intersection(cells, shapely.buffer(shapely.points(places), WIDE))
     return cut
 
 
@@ -51,18 +51,27 @@ def _streets(places: NDArray[np.float64], chance: np.random.Generator) -> NDArra
     for place, count in zip(places, bends, strict=True):
         course = chance.uniform(0.0, 2.0 * np.pi) + np.cumsum(chance.normal(0.0, 0.3, count))
         steps = 60.0 * np.column_stack([np.cos(course), np.sin(course)])
-        lines.append(shapely.LineString(place + np.cumsum(steps, axis=0)))
-    wide: NDArray[Any] = shapely.buffer(np.array(lines, object), 15.0, quad_segs=4)
+        lines.append(place + np.cumsum(steps, axis=0))
+    drawn = shapely.linestrings(np.vstack(lines), indices=np.repeat(np.arange(len(lines)), bends))
+    wide: NDArray[Any] = shapely.buffer(drawn, 15.0, quad_segs=4)
     return wide
 
 
-def _polygon(place: NDArray[np.float64], chance: np.random.Generator) -> Any:
-    """A polygon of 5 to 500 corners, 40 to 300 metres wide, with a few waves."""
+def _polygons(rings: list[NDArray[np.float64]]) -> NDArray[Any]:
+    """Polygons of one ring, made at once."""
+    owner = np.repeat(np.arange(len(rings)), [len(ring) for ring in rings])
+    made: NDArray[Any] = shapely.polygons(shapely.linearrings(np.vstack(rings), indices=owner))
+    return made
+
+
+def _outline(place: NDArray[np.float64], chance: np.random.Generator) -> NDArray[np.float64]:
+    """The 5 to 500 corners of a polygon, 40 to 300 metres wide, with a few waves."""
     corners = int(np.exp(chance.uniform(np.log(5.0), np.log(500.0))))
     angle = np.linspace(0.0, 2.0 * np.pi, corners, endpoint=False)
     waves, phase = int(chance.integers(2, 8)), chance.uniform(0.0, 2.0 * np.pi)
     reach = chance.uniform(40.0, WIDE / 2.0) * (1.0 + 0.2 * np.sin(waves * angle + phase))
-    return shapely.Polygon(place + reach[:, None] * np.column_stack([np.cos(angle), np.sin(angle)]))
+    corners_at: NDArray[np.float64] = place + reach[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+    return corners_at
 
 
 def dense(track: pd.DataFrame, every: float = 10.0, max_gap: float = 120.0) -> pd.DataFrame:

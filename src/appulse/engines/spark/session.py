@@ -118,6 +118,10 @@ def _defaults() -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         # On, stateless and stateful stages get workers of different environments, each from a daemon of its own.
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+        # What Spark remembers for its pages, plans and all: by default of the last 1,000, which a job reaches in hours.
+        "spark.ui.retainedJobs": "200",
+        "spark.ui.retainedStages": "200",
+        "spark.sql.ui.retainedExecutions": "50",
         ARROW_ROWS: str(ROWS_PER_BATCH),
         CHANGELOG: "true",
         PROVIDER: ROCKSDB,
