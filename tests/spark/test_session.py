@@ -147,6 +147,7 @@ def test_session_is_quiet_tidy_and_can_be_had_twice(tmp_path: Path) -> None:
         spark = session(1, **{"spark.driver.memory": memory, "spark.ui.enabled": False})
         run_probe(spark)
         assert spark.conf.get("spark.driver.memory") == "1g"
+        assert spark.conf.get("spark.sql.ui.retainedExecutions") == "50"
         assert check_session(spark) == []
         spark.stop()
     added = {name for name in os.environ.keys() | before if os.environ.get(name) != before.get(name)}
