@@ -229,7 +229,14 @@ def close_rows(
             looked += max(0, e - b)
             first = count
             # Without branches: which rows are near cannot be foreseen, a wrong guess costs more than three writes.
-            if points and d == 2:
+            if points and d == 1:
+                x = left.centre[p, 0]
+                for r in range(b, e):
+                    u = x - right.centre[r, 0]
+                    to_left[count], to_right[count] = p, r
+                    t = right.time[r]
+                    count += (u * u <= square_limit) & (t >= oldest) & (t <= newest)
+            elif points and d == 2:
                 x, y = left.centre[p, 0], left.centre[p, 1]
                 for r in range(b, e):
                     u, v = x - right.centre[r, 0], y - right.centre[r, 1]
