@@ -414,3 +414,32 @@ def test_what_cannot_be_filled_with_a_double_is_a_reject() -> None:
         assert (reject["key"], reject["reason"]) == (1, "non-finite value")
     with pytest.raises(ap.BadInput, match="cannot be filled"):
         ap.self_join(stream, imputer=imputer, on_reject="fail", **CLOSE)
+
+
+def test_rows_that_lack_everything_are_filled_where_asked_for() -> None:
+    """From the rows around, or by a repository; what knows neither leaves a reject."""
+    xs = [float(i) for i in range(40)]
+    doubled = {"a": xs, "b": [2 * x for x in xs]}
+    holed = {name: pa.array(of, mask=np.arange(40) == 20) for name, of in doubled.items()}
+    stream = ap.Stream(
+        pa.table({"k": range(40), "t": range(40), **holed}), key="k", time="t", value=ap.Incomplete("a", "b")
+    )
+    repository = pa.table(doubled)
+    rule = ap.DifferentialDependency({"a": 1.0}, "b", 5.0)
+    expected: list[tuple[Any, list[list[float]]]] = [
+        (LastValueImputer(), [[19.0, 38.0]]),
+        (ap.InterpolationImputer(k=1), [[20.0, 40.0]]),
+        (ap.TimeRegressionImputer(k=1), [[20.0, 40.0]]),
+        (MeanImputer(repository), [[19.5, 39.0]]),
+        (ap.DependencyImputer(repository, [rule], marginal=1), [[20.0, 40.0]]),
+    ]
+    for imputer, samples in expected:
+        assert ap.impute(stream, imputer).frame["imputed"][20].as_py() is None
+        filled = ap.impute(stream, imputer, empty_rows=True)
+        assert filled.frame["imputed"][20].as_py() == samples
+        assert filled.frame["imputed"].null_count == 0
+        assert ap.rejects(ap.self_join(filled, **CLOSE)).num_rows == 0
+    unknown = ap.impute(stream, NearestImputer(repository), empty_rows=True)
+    assert ap.rejects(ap.self_join(unknown, **CLOSE))["key"].to_pylist() == [20]
+    chosen = ap.impute(stream, "auto", empty_rows=True).frame["imputed"][20].as_py()
+    assert np.mean(chosen, axis=0) == pytest.approx([20.0, 40.0], abs=3.0)

@@ -183,3 +183,12 @@ def test_auto_is_chosen_by_the_driver_once(spark: SparkSession, tmp_path: Path) 
     answers = drained_answers(pairs, tmp_path / "out")
     assert rows_of(answers) == rows_of(expected)
     assert len(expected) > 10
+
+
+def test_rows_that_lack_everything_are_filled_as_in_process(spark: SparkSession) -> None:
+    repository, (table, _) = tables()
+    imputer = ap.DependencyImputer(repository, RULES, marginal=8)
+    filled = ap.impute(stream(table), imputer, empty_rows=True).frame
+    found = ap.impute(stream(spark.createDataFrame(table)), imputer, empty_rows=True).frame
+    assert filled["imputed"].null_count == 0 < ap.impute(stream(table), imputer).frame["imputed"].null_count
+    assert rows_of(found.toArrow()) == rows_of(filled)

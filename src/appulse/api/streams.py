@@ -41,12 +41,14 @@ def filter(stream: Described[Result], condition: str) -> Stream[Result]:  # noqa
 
 
 @checked
-def impute(stream: Framed[Result], imputer: OneImputer) -> Stream[Result]:
+def impute(stream: Framed[Result], imputer: OneImputer, *, empty_rows: bool = False) -> Stream[Result]:
     """The stream with what is missing in its rows filled by an imputer: a stream of samples.
 
     ``stream`` has the value ``Incomplete(...)``. Its frame gets the columns ``imputed`` (the samples),
     ``imputed_weights`` and ``filled``, a list of (attribute, rule): what was filled, and by what. Rows that lack every
-    attribute, or hold an infinite one, have null there, and are rejects of what comes next. A Spark frame stays one.
+    attribute, or hold an infinite one, have null there, and are rejects of what comes next. With ``empty_rows`` those
+    that lack every attribute are filled, too, where the imputer can: from the rows around, or by what is usual in its
+    repository. A Spark frame stays one.
 
     Ren et al. 2019, Definition 2.4.
 
@@ -65,12 +67,12 @@ def impute(stream: Framed[Result], imputer: OneImputer) -> Stream[Result]:
     if is_spark(stream.frame):
         from appulse.engines.spark.imputing import filled_frame
 
-        return imputing.filled_stream(stream, filled_frame(stream, imputer))
+        return imputing.filled_stream(stream, filled_frame(stream, imputer, empty_rows=empty_rows))
     from appulse.engines.local import as_table
 
     table = as_table(stream.frame)
     fill = imputing.bound(imputing.chosen_for(imputer, stream, table), model)
-    return imputing.filled_stream(stream, imputing.filled_table(table, stream, fill))
+    return imputing.filled_stream(stream, imputing.filled_table(table, stream, fill, empty_rows=empty_rows))
 
 
 @checked

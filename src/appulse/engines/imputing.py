@@ -93,16 +93,17 @@ def filled_stream(stream: Stream, frame: Any) -> Stream:
     return replace(stream, frame=frame, value=Samples(SAMPLES, WEIGHTS, names=model.columns))
 
 
-def filled_table(table: pa.Table, stream: Stream, fill: Fill) -> pa.Table:
+def filled_table(table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: bool = False) -> pa.Table:
     """The table with what its rows may be: columns ``imputed``, ``imputed_weights`` and ``filled``.
 
-    Rows that lack everything, or hold what is not finite, have null there: they are rejects of whatever comes next, and
-    so are those with a sample that is no finite number, as where nothing is known of what is missing.
+    Rows that lack everything (unless ``empty_rows`` are to be filled), or hold what is not finite, have null there:
+    they are rejects of whatever comes next, and so are those with a sample that is no finite number, as where nothing
+    is known of what is missing.
     """
     model = incomplete_model(stream)
     check_filled(table.schema, stream)
     rows, time, group = _read(table, stream, model)
-    good = np.flatnonzero(~np.isinf(rows).any(axis=1) & ~np.isnan(rows).all(axis=1))
+    good = np.flatnonzero(~np.isinf(rows).any(axis=1) & (empty_rows | ~np.isnan(rows).all(axis=1)))
     filled = fill.fill(rows[good], time[good], group[good])
     at = np.full(len(rows), -1)
     at[good] = np.arange(len(good))

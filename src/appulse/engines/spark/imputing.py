@@ -187,7 +187,7 @@ def with_shared_fills(call: JoinCall, spark: SparkSession) -> JoinCall:
     return replace(call, streams=tuple(encodings))
 
 
-def filled_frame(stream: Stream, imputer: Any) -> DataFrame:
+def filled_frame(stream: Stream, imputer: Any, *, empty_rows: bool = False) -> DataFrame:
     """The frame with the columns of `filled_table`, lazily; streaming if it is."""
     frame, fill = stream.frame, bound(_sampled(imputer, stream), incomplete_model(stream))
     check_filled(arrow_schema(frame.schema), stream)
@@ -199,7 +199,7 @@ def filled_frame(stream: Stream, imputer: Any) -> DataFrame:
 
     def fill_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for table in gathered(batches):
-            yield from filled_table(table, rows, shared).cast(arrow).to_batches()
+            yield from filled_table(table, rows, shared, empty_rows=empty_rows).cast(arrow).to_batches()
 
     filled: DataFrame = frame.mapInArrow(fill_task, schema)
     return filled
