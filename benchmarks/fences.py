@@ -221,6 +221,14 @@ def moving(track: pd.DataFrame) -> dict[str, float | None]:
         say(f"{name}: {_MOVED:,} of {len(shapes):,} moved in {min(spent):.2f} to {max(spent):.2f} s")
         return _MOVED * len(spent) / sum(spent)
 
+    few = fences_of(zones[:100])
+    for standing in (
+        ap.QueryMatch(stream),
+        ap.FenceEvents(stream, few, enter=1.0, leave=1.0),
+    ):  # compiled code is loaded
+        for _ in range(2):
+            standing.change(few)
+            standing.push(fixes)
     figures: dict[str, float | None] = {}
     for name, shapes in (("moved", zones), ("moved_boxes", shapely.box(*shapely.bounds(zones).T))):
         matching = ap.QueryMatch(stream)
