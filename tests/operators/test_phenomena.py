@@ -435,6 +435,7 @@ def test_a_region_ends_when_its_sensors_read_something_else() -> None:
     hot = {"sensor": "mote", "time": "ts", "value": "v", "strength": 1, "span": 2, "within": 5.0}
     events = told(sensing.phenomena(table_of(rows), **hot, where="v > 30"))
     assert [(event, time - LATER) for _, event, time, *_ in events] == [("appears", 0), ("disappears", 5)]
+    assert "where v > 30" in str(ap.explain(sensing.phenomena(table_of(rows), **hot, where="v > 30")))
     filtered = table_of([row for row in rows if row[2] > 30])
     assert [event for _, event, *_ in told(sensing.phenomena(filtered, **hot))] == ["appears"]
     stream = ap.filter(ap.Stream(None, key="mote", time="ts", value="v"), "v > 30")
@@ -477,6 +478,7 @@ def test_neighbours_that_are_listed() -> None:
         ({"neighbours": LINE}, "Give two"),
         ({"neighbours": links_of([("a", "z")])}, "names the sensor 'z'"),
         ({"neighbours": links_of([("a", None)])}, "without a sensor"),
+        ({"neighbours": pa.table({"a": [[1]], "b": [[2]]})}, "other sensors in column 'a'"),
     ],
 )
 def test_errors_about_neighbours(change: dict[str, Any], message: str) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from appulse.engines.base import Call
     from appulse.engines.join.call import Observed
     from appulse.engines.objects import ObjectsCall
+    from appulse.model.encoding import Encoding
+    from appulse.model.readings import ReadingsEncoding
 
 _FORMS = {
     Form.POINT: "exact points",
@@ -164,7 +166,7 @@ def _phenomena(call: PhenomenaCall, tiles: int | None) -> Iterator[str]:
     encoding, plan = call.encoding, call.plan
     what = f"{encoding.value!r} in bins of {plan.width:.6g}" if plan.binned else f"{encoding.value!r}"
     by = "" if plan.by is None else f" by {plan.by.kind} over {plan.by.over / 1e6:.6g} seconds"
-    yield f"readings: sensor {encoding.sensor!r}, values {what}{by}"
+    yield f"readings: sensor {encoding.sensor!r}, values {what}{by}{_where(encoding)}"
     span, near = f"within {plan.span / 1e6:.6g} seconds", f"at most {plan.within or 0.0:.6g} apart"
     if plan.within is None:
         yield (
@@ -176,6 +178,8 @@ def _phenomena(call: PhenomenaCall, tiles: int | None) -> Iterator[str]:
             f"strong: readings with {plan.strength} of their sensor {span}, {near}; a phenomenon: those of sensors "
             f"that are neighbours, {near}, connected, of {plan.least} sensors or more"
         )
+    if plan.silence is not None:
+        yield f"silence: regions of a group end {plan.silence / 1e6:.6g} seconds after its last reading"
     if plan.sites is None:
         yield "neighbours: all sensors, for there are no locations"
     else:
@@ -192,10 +196,15 @@ def _sensors(call: SensorCall, tiles: int | None) -> Iterator[str]:
     elif encoding.width is not None:
         like = f"in one bin of {encoding.width:.6g}"
     own = "; windows of their own" if plan.own else ""
-    yield f"readings: sensor {encoding.sensor!r}, values {encoding.value!r} {like}; {plan.span / 1e6:.6g} seconds{own}"
+    values = f"values {encoding.value!r} {like}{_where(encoding)}"
+    yield f"readings: sensor {encoding.sensor!r}, {values}; {plan.span / 1e6:.6g} seconds{own}"
     yield "index: one hash structure of all sensors: values, the occurrences of each newest first"
     if tiles is not None:
         yield f"on Spark: values spread over {tiles} buckets by hash"
+
+
+def _where(encoding: Encoding | ReadingsEncoding) -> str:
+    return f", where {' and '.join(condition.text for condition in encoding.where)}" if encoding.where else ""
 
 
 def _spread(*, grouped: bool) -> str:
@@ -205,9 +214,10 @@ def _spread(*, grouped: bool) -> str:
 def _stream(call: ObjectsCall | WindowCall, i: int) -> str:
     encoding = call.encodings[i]
     existence = f", existing with probability {encoding.existence!r}" if encoding.existence else ""
-    where = f", where {' and '.join(condition.text for condition in encoding.where)}" if encoding.where else ""
     late = f", at most {call.lateness[i] / 1e6:g} s late" if call.lateness[i] else ""
-    return f"stream {encoding.name!r}: {_FORMS[encoding.model.form]} {encoding.model}{existence}{where}{late}"
+    return (
+        f"stream {encoding.name!r}: {_FORMS[encoding.model.form]} {encoding.model}{existence}{_where(encoding)}{late}"
+    )
 
 
 def _assign(call: AssignCall, tiles: int | None) -> Iterator[str]:

@@ -96,7 +96,7 @@ def linked(sites: Sites | None, neighbours: pa.Table, kind: pa.DataType) -> Site
             raise BadArgument(f"neighbours= has a row without a sensor in column {name!r}. Remove it.")
         try:
             sides.append(encode(column if pa.types.is_null(kind) else column.cast(kind)).to_list())
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise BadArgument(f"neighbours= has other sensors in column {name!r} than the stream: {error}.") from error
     if sites is None:
         named = tuple(sorted({*sides[0], *sides[1]}))
