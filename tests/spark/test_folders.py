@@ -18,6 +18,7 @@ def test_a_disk_is_as_hadoop_has_it(spark: SparkSession, tmp_path: Path) -> None
     """Every step, with checksums beside files, over files that are there and that are not."""
     for name in ("disk", "hadoop"):
         spark.range(3).coalesce(1).write.csv(str(tmp_path / name / "staged"))
+        (tmp_path / name / "noise").write_bytes(b"\xff\xfe{}\x80")
     disk, hadoop = _Disk(tmp_path / "disk"), _Hadoop(spark, str(tmp_path / "hadoop"))
     assert hadoop.usual
     told: list[list[Any]] = []
@@ -26,6 +27,9 @@ def test_a_disk_is_as_hadoop_has_it(spark: SparkSession, tmp_path: Path) -> None
         steps: list[Any] = [
             folder.names("nowhere"),
             folder.read("nowhere"),
+            folder.read("noise"),
+            folder.read("noise/below"),
+            folder.names("noise/below"),
             folder.make("a/b"),
             folder.make("a/b"),
             folder.touch("marks/7"),

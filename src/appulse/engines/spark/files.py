@@ -81,14 +81,14 @@ class _Disk:
     def names(self, folder: str) -> list[str]:
         try:
             found = [path.name for path in (self._root / folder).iterdir()]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         return [name for name in found if not (name.startswith(".") and name.endswith(".crc"))]
 
     def read(self, name: str) -> str | None:
         try:
-            return (self._root / name).read_bytes().decode()
-        except FileNotFoundError:
+            return (self._root / name).read_bytes().decode(errors="replace")  # as Java does
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def make(self, name: str) -> None:
