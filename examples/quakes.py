@@ -231,7 +231,7 @@ def draw_held(levels: Mapping[str, NDArray[np.float64]], file: Path) -> None:
             axes.plot(said, [np.mean(level <= share) for share in said], color=color, lw=1.6, label=name)
         axes.set_xlabel("level of the ellipse")
         axes.set_ylabel("share of pairs inside")
-        axes.legend(frameon=False)
+        axes.legend(loc="upper left", frameon=False)
         figure.savefig(file)
 
 

@@ -49,5 +49,5 @@ axes.hist([found.loc[sure, "margin"], found.loc[~sure, "margin"]], 30, label=["r
 axes.set_xlabel("margin: how much worse the best choice without this link is")
 axes.set_ylabel("links")
 axes.set_title("Wrong links have small margins", loc="left")
-axes.legend()
+axes.legend(loc="upper left")
 figure
