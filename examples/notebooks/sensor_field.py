@@ -41,5 +41,5 @@ for value, some in rows[rows["value"] >= 20].groupby("value"):
 axes.set_xlabel("minutes")
 axes.set_ylabel("sensors in the region")
 axes.set_title("The warm region appears in the sunny corner, and grows", loc="left")
-axes.legend(loc="upper right")
+axes.legend(loc="upper left")
 figure
