@@ -91,12 +91,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def _scope(nodeid: str) -> str:
     """What goes to one process: a half of the tests of Spark, by file, or any other test.
 
-    Those of contestants go by file: what they compile, which the set-up did not, is compiled once.
+    Those of the project go by file: what they compile, which the set-up did not, is compiled once.
     """
     file = nodeid.partition("::")[0]
-    if "contestants" in file:
-        return file
-    return f"{_ON_SPARK} {len(file) % 2}" if _ON_SPARK in nodeid else nodeid  # a hash that happens to cut evenly
+    if _ON_SPARK in nodeid:
+        return f"{_ON_SPARK} {len(file) % 2}"  # a hash that happens to cut evenly
+    return file if file.startswith("tests/project/") else nodeid
 
 
 @pytest.hookimpl(wrapper=True)
