@@ -21,7 +21,7 @@ __all__ = ["draw"]
 NIGHT, PANEL, RIM, TRACK, TEXT, FAINT = "#0b1420", "#0f1b2b", "#2a3b52", "#9db4d0", "#eef3f9", "#8fa2ba"
 SURE, DOUBTFUL = "#ff9248", "#58b4f5"
 CERTAIN = 0.99
-AROUND = pd.Timedelta("6 minutes")  # of a track, before and after it is closest to the other
+AROUND = pd.Timedelta(6, "min")  # of a track, before and after it is closest to the other
 EDGE = 25.0  # kilometres around the alarms
 DEGREE, MILE = 111.195, 1.852  # kilometres
 
@@ -92,7 +92,7 @@ def _lines(axes: Axes, disc: Circle, lines: Any, colour: str, width: float, alph
 
 def _unbroken(track: pd.DataFrame) -> list[NDArray[np.float64]]:
     """The track in pieces without a gap of more than a minute."""
-    breaks = np.flatnonzero(track["at"].diff() > pd.Timedelta("1 minute"))
+    breaks = np.flatnonzero(track["at"].diff() > pd.Timedelta(1, "min"))
     return [piece for piece in np.split(track[["x", "y"]].to_numpy(), breaks) if len(piece) > 1]
 
 
