@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyspark
 import pytest
 
-from appulse.engines.spark.gateway import know_classes, spark_home
+from appulse.engines.spark.gateway import spark_home
+from appulse.engines.spark.plans import know_classes
 from appulse.errors import BadArgument, SessionError
 
 if TYPE_CHECKING:

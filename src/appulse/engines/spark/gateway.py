@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
-from py4j.java_gateway import JavaClass
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
@@ -29,11 +27,10 @@ if TYPE_CHECKING:
 
     from py4j.java_gateway import JavaGateway
     from pyspark import SparkConf
-    from pyspark.sql import SparkSession
 
     from appulse.engines.spark.java import Java
 
-__all__ = ["JAVA_OPTIONS", "SILENT", "Archives", "environment", "know_classes", "start_jvm"]
+__all__ = ["JAVA_OPTIONS", "SILENT", "Archives", "environment", "start_jvm"]
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -42,15 +39,6 @@ SILENT = ("-Xlog:cds*=off", "-Xlog:class+path=off")
 
 _WITHOUT_ARCHIVE = ("local", "spark://")  # masters to which the driver sends no archive of PySpark's sources
 _PATIENCE = 5.0  # seconds: a Java that failed has said all it had to say, unless a child of it lives on
-
-# PySpark asks for these at each column and each frame. The JVM looks for the short names in all jars.
-_ASKED = (
-    "PythonUtils",
-    "functions",
-    "org.apache.spark.sql.catalyst.trees.PySparkCurrentOrigin",
-    "org.apache.spark.sql.classic.SparkSession",
-    "org.apache.spark.sql.functions",
-)
 
 # What Spark's state workers print at each start of a query and the JVM at its own, whatever the log level.
 _CHATTER = re.compile(
@@ -149,18 +137,6 @@ def start_jvm(conf: SparkConf) -> JavaGateway:
         f"{java} started no Spark session; its last words: {' | '.join(last_words) or 'none'} "
         "`appulse doctor` checks the installation."
     ) from failure
-
-
-def know_classes(spark: SparkSession) -> None:
-    """Have PySpark keep the Java classes that it looks up again at every step; of Spark Connect it has none."""
-    jvm = getattr(spark, "_jvm", None)
-    if jvm is None or _ASKED[0] in vars(jvm):
-        return
-    for name in _ASKED:
-        with suppress(Py4JError):
-            found = getattr(jvm, name)
-            if isinstance(found, JavaClass):
-                setattr(jvm, name, found)
 
 
 def _listen(read: int, last_words: deque[str]) -> None:

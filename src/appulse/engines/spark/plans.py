@@ -6,6 +6,7 @@ There is no public door to a logical plan, so this is where the private ones are
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,31 @@ _OBSERVED = "CollectMetrics"
 _WATERMARK = "EventTimeWatermark"
 #: How the names of operators with state begin, a join of two streams aside.
 _STATEFUL = ("Aggregate", "Deduplicate", "FlatMapGroups", "TransformWithState", "GlobalLimit")
+
+
+# PySpark asks for these at each column and each frame. The JVM looks for the short names in all jars.
+_ASKED = (
+    "PythonUtils",
+    "functions",
+    "org.apache.spark.sql.catalyst.trees.PySparkCurrentOrigin",
+    "org.apache.spark.sql.classic.SparkSession",
+    "org.apache.spark.sql.functions",
+)
+
+
+def know_classes(spark: SparkSession) -> None:
+    """Have PySpark keep the Java classes that it looks up again at every step; of Spark Connect it has none."""
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None or _ASKED[0] in vars(jvm):
+        return
+    from py4j.java_gateway import JavaClass
+    from py4j.protocol import Py4JError
+
+    for name in _ASKED:
+        with suppress(Py4JError):
+            found = getattr(jvm, name)
+            if isinstance(found, JavaClass):
+                setattr(jvm, name, found)
 
 
 def observations(frame: DataFrame) -> list[str]:

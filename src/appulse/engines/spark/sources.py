@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql import DataFrame
 
 from appulse.engines.base import Call
-from appulse.engines.spark.gateway import know_classes
-from appulse.engines.spark.plans import grafted, observations, watermark_millis, without_watermarks
+from appulse.engines.spark.plans import grafted, know_classes, observations, watermark_millis, without_watermarks
 from appulse.engines.spark.results import SparkResult, observed_result
 from appulse.engines.spark.routing import plain_tiling
 from appulse.engines.spark.settings import check_session
