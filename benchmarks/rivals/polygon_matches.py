@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Found = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
-_ENOUGH = 10.0  # seconds: those who take longer vary little
+_ENOUGH = 10.0  # seconds
 
 QUERY = "SELECT zone, fix FROM zones JOIN points ON ST_Intersects(zones.area, points.at)"
 

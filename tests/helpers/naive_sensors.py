@@ -148,7 +148,7 @@ class Clock(NamedTuple):
 
 
 def ticks_of(readings: Sequence[Reading], clock: Clock | None) -> list[tuple[int, int]]:
-    """Ticks, and as what they are told: the end of a silence, a microsecond after it, as the end of the silence."""
+    """Ticks, and the times that are reported for them: of a silence its end, a microsecond before its tick."""
     clock = Clock() if clock is None else clock
     times = {reading.time for reading in readings}
     ticks = {time: time for time in times | set(clock.others)}
@@ -246,14 +246,14 @@ def phenomena_within(
     reach: float | Pairs = math.inf,
     clock: Clock | None = None,
 ) -> list[Event]:
-    """Events in order of time and phenomenon, with the mean of its readings, as last told, in place of a bin.
+    """Events in order of time and phenomenon, with the mean of its readings, as last reported, in place of a bin.
 
     A reading is strong if enough readings of its sensor in [tick - span, tick], itself included, are within reach of
     it. Strong readings of one sensor, or of neighbours, are joined if they are; a phenomenon is a connected component.
     """
     events: list[Event] = []
     standing: dict[int, Part] = {}
-    told: dict[int, float] = {}
+    reported: dict[int, float] = {}
     numbers = 0
     for tick, shown in ticks_of(readings, clock):
         held = [reading for reading in readings if tick - span <= reading.time <= tick]
@@ -278,15 +278,15 @@ def phenomena_within(
             if number not in now:
                 mine = standing[number]
                 merged = by_weight({n: len(shared(mine, part, within)) for n, part in now.items()})
-                events.append(Event(shown, told[number], number, "disappears", sensors_of(mine), merged=merged))
+                events.append(Event(shown, reported[number], number, "disappears", sensors_of(mine), merged=merged))
             elif number not in standing:
                 mine = now[number]
-                told[number] = mean(mine)
+                reported[number] = mean(mine)
                 split = by_weight({n: len(shared(part, mine, within)) for n, part in standing.items()})
-                events.append(Event(shown, told[number], number, "appears", sensors_of(mine), split=split))
+                events.append(Event(shown, reported[number], number, "appears", sensors_of(mine), split=split))
             elif sensors_of(now[number]) != sensors_of(standing[number]):
-                told[number] = mean(now[number])
-                events.append(Event(shown, told[number], number, "moves", sensors_of(now[number])))
+                reported[number] = mean(now[number])
+                events.append(Event(shown, reported[number], number, "moves", sensors_of(now[number])))
         standing = now
     return events
 

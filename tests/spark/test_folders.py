@@ -21,7 +21,7 @@ def test_a_disk_is_as_hadoop_has_it(spark: SparkSession, tmp_path: Path) -> None
         (tmp_path / name / "noise").write_bytes(b"\xff\xfe{}\x80")
     disk, hadoop = _Disk(tmp_path / "disk"), _Hadoop(spark, str(tmp_path / "hadoop"))
     assert hadoop.usual
-    told: list[list[Any]] = []
+    seen: list[list[Any]] = []
     for folder, root in ((disk, tmp_path / "disk"), (hadoop, tmp_path / "hadoop")):
         (part,) = (name for name in folder.names("staged") if name.startswith("part"))
         steps: list[Any] = [
@@ -45,10 +45,10 @@ def test_a_disk_is_as_hadoop_has_it(spark: SparkSession, tmp_path: Path) -> None
             folder.names("marks"),
             folder.read("part"),
         ]
-        told.append([*steps, sorted(str(path.relative_to(root)) for path in root.rglob("*"))])
+        seen.append([*steps, sorted(str(path.relative_to(root)) for path in root.rglob("*"))])
         folder.remove("part")
-        told[-1].append(sorted(str(path.relative_to(root)) for path in root.rglob("*")))
-    assert told[0] == told[1]
+        seen[-1].append(sorted(str(path.relative_to(root)) for path in root.rglob("*")))
+    assert seen[0] == seen[1]
 
 
 def test_a_file_in_the_way_is_reported(tmp_path: Path) -> None:

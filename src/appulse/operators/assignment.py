@@ -70,7 +70,7 @@ def _optimal(
     most: int,
     counts: Counter[str],
 ) -> NDArray[np.bool_]:
-    """Component by component, by solvers of SciPy, whose import takes a fifth of the time of all others together."""
+    """Component by component, by solvers of SciPy, which take long to import."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 

@@ -228,10 +228,10 @@ class Ticks(NamedTuple):
     time: Ints
     sensor: Ints
     reading: Ints  # the reading's place, of ticks without any 0
-    ends: Ints  # times of ticks at which a silence is over: they are told as a microsecond before
+    ends: Ints  # times of ticks at which a silence is over: events at them are reported a microsecond earlier
 
-    def told(self, happened: PhenomenonEvents) -> PhenomenonEvents:
-        """What happened, with its times as they are told."""
+    def reported(self, happened: PhenomenonEvents) -> PhenomenonEvents:
+        """What happened, with the times that are reported."""
         if not len(self.ends):
             return happened
         return replace(happened, time=happened.time - np.isin(happened.time, self.ends))
@@ -320,7 +320,7 @@ class Observer:
         return ends[over]
 
     def _listen(self, group: int, newest: int) -> None:
-        """Wait for what comes after a group's last reading, if it is to be told when nothing does."""
+        """Wait for what comes after a group's last reading, if a silence is to be reported."""
         if self.plan.silence is not None and newest > NEVER:
             self._newest[group] = newest
             heappush(self._ends, (newest + self.plan.silence + 1, group))

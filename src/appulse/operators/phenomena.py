@@ -120,7 +120,7 @@ class Phenomena(Observer):
             for happened in self._observed(number, ticks, key, order):
                 counts = self._fields[number].field.counts
                 whole = bool(counts[DONE] == counts[PENDING])
-                found.append(self._told(number, ticks.told(happened), whole=whole))
+                found.append(self._told(number, ticks.reported(happened), whole=whole))
         return [happened for happened in found if len(happened)]
 
     def apply(self, parts: Sequence[Readings], before: int) -> None:

@@ -74,7 +74,7 @@ class PhenomenaWithin(Observer):
     def push(self, parts: Sequence[Readings], before: int) -> list[PhenomenonEvents]:
         """Whole ticks, later than all before: what becomes of phenomena. All before a time is known to have come."""
         return [
-            self._told(number, ticks.told(happened))
+            self._told(number, ticks.reported(happened))
             for number, ticks, value in self._arranged(parts, before)
             for happened in self._observed(number, ticks, value)
             if len(happened)
