@@ -210,7 +210,9 @@ def set_up(venv: Environment) -> None:
 
 
 def make(venv: Environment) -> None:
-    """Make an environment with nothing in it but pip."""
+    """Make an environment with nothing in it but pip; never through a link, which would clear what it points to."""
+    if venv.folder.is_symlink():
+        venv.folder.unlink()
     subprocess.run([sys.executable, "-m", "venv", "--clear", venv.folder], check=True)
 
 

@@ -209,3 +209,15 @@ def test_the_site_has_an_environment_of_its_own_without_appulse(
     setup.set_up(setup.Environment(tmp_path / ".venv-site", apart="site"))
     assert checkout[-1][-1] == str(tmp_path / "site.lock")
     assert not any("--editable" in flags for flags in checkout)
+
+
+def test_an_environment_that_a_link_points_to_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(setup.subprocess, "run", lambda command, **_: EnvBuilder(clear=True).create(command[-1]))
+    shared, link = tmp_path / "shared", tmp_path / "link"
+    shared.mkdir()
+    (shared / "kept").touch()
+    link.symlink_to(shared)
+    setup.make(setup.Environment(link))
+    assert (shared / "kept").exists()
+    assert (link / "pyvenv.cfg").exists()
+    assert not link.is_symlink()
