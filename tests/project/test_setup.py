@@ -212,7 +212,7 @@ def test_the_site_has_an_environment_of_its_own_without_appulse(
 
 
 def test_an_environment_that_a_link_points_to_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(setup.subprocess, "run", lambda command, **_: EnvBuilder(clear=True).create(command[-1]))
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: EnvBuilder(clear=True).create(command[-1]))
     shared, link = tmp_path / "shared", tmp_path / "link"
     shared.mkdir()
     (shared / "kept").touch()
