@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from appulse.engines.spark.files import Folder
-from appulse.engines.spark.repartition import repartitioned
+from appulse.engines.spark.repartition import repartitioned, respread
 from appulse.engines.spark.tiling import BEGINNING, Tiling
 from appulse.errors import CheckpointError
 from appulse.model.meaning import canonical, differences
@@ -70,9 +70,9 @@ class Checkpoint:
 
         Where the call asks for tiles of its own making (``replanned``) and the checkpoint has others, they become a
         new version, in force after the newest row there was; and where it asks for another number of ``partitions``
-        of tiles of space (``tiled``). Raises `CheckpointError` if the checkpoint was drained, or belongs to another
-        call, or to another number of partitions that hold states by key. ``before`` are the calls whose answers come
-        in.
+        of tiles of space (``tiled``). Buckets of other calls stay, over as many partitions of Spark's as are asked for.
+        Raises `CheckpointError` if the checkpoint was drained, or belongs to another call. ``before`` are the calls
+        whose answers come in.
         """
         stored = self._read()
         if stored is None:
@@ -102,13 +102,10 @@ class Checkpoint:
         self._clear_first_batch()
         if stored.format < _FORMAT:  # from now on it is this version's
             self._write(call, own, closed=False)
-        if partitions is not None and partitions != own.latest.tiles:
-            if not tiled:
-                raise CheckpointError(
-                    f"The checkpoint {self.path} has {own.latest.tiles} partitions, the job asks for {partitions}. Its "
-                    f"states go by key, and stay where they are; those of joins may move. Use "
-                    f"partitions={own.latest.tiles}, or start with a new checkpoint."
-                )
+        if partitions is not None and not tiled:
+            if call.stateful:
+                respread(self._spark, self._folder, own, partitions)
+        elif partitions is not None and partitions != own.latest.tiles:
             fresh = tiling.latest if replanned else own.latest.over(partitions)
             own = repartitioned(self._spark, self._folder, own, fresh, self.newest)
             self._write(call, own, closed=False)

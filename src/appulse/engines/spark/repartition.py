@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,27 @@ def repartitioned(spark: SparkSession, folder: Folder, own: Tiling, wanted: Tile
     return own.followed_by(replace(wanted, slots=slots), BEGINNING if newest is None else newest + 1)
 
 
+def respread(spark: SparkSession, folder: Folder, own: Tiling, wanted: int) -> None:
+    """Have Spark keep the states of buckets in as many partitions as ``wanted``; the buckets stay the same.
+
+    The keys of rows say which bucket has their state, and nothing can tell which keys a bucket would give away.
+    """
+    buckets = own.latest.tiles
+    states = _states(folder)
+    # Who asks for as many as there are buckets has what the first start had.
+    tasks = (own.latest.slots or buckets) if wanted == buckets else wanted
+    if states is None or states == tasks:
+        return
+    _spread(spark, folder, states, tasks)
+    if tasks > buckets:
+        warnings.warn(
+            f"The checkpoint {folder.path} has its states in {buckets} buckets, of which no more than one task works "
+            f"on each: of {tasks} partitions {tasks - buckets} have nothing to do. The first start of a job says how "
+            "many buckets there are; ask for as many partitions there as the job may ever have.",
+            stacklevel=6,
+        )
+
+
 def _states(folder: Folder) -> int | None:
     """Over how many partitions Spark has the states of a query; None before its first batch."""
     batches = [int(name) for name in folder.names("offsets") if name.isdecimal()]
@@ -55,8 +77,7 @@ def _spread(spark: SparkSession, folder: Folder, states: int, wanted: int) -> No
     if manager is None:
         raise CheckpointError(
             f"Spark keeps the states of the checkpoint {folder.path} in {states} partitions, and Spark {spark.version} "
-            f"cannot spread them over {wanted}; 4.3 can. Give partitions= up to {states}, or start with a new "
-            "checkpoint."
+            f"cannot spread them over {wanted}; 4.3 can. Start without partitions=, or with a new checkpoint."
         )
     manager.repartition(folder.path, wanted, False)  # noqa: FBT003 - Java knows no names
 
