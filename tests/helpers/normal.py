@@ -7,7 +7,6 @@ over many short pieces; those without error only make the ball smaller.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)  # of pieces no longer than a deviation or so
+_MORE_NODES, _MORE_WEIGHTS = np.polynomial.legendre.leggauss(24)
 _STEPS = np.array([0.0, 0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.5])
 
 
@@ -45,15 +45,16 @@ def _within(mean: Matrix, deviation: Matrix, radius: Matrix) -> Matrix:
     far = np.linalg.norm(mean[1:]) + np.outer(deviation[1:], np.r_[-_STEPS, _STEPS]).ravel()
     rims = np.arccos(np.clip(far[None, :] / radius[:, None], 0.0, 1.0))
     cuts = np.sort(np.hstack([wide, np.clip(np.hstack([rims, -rims]), wide.min(1)[:, None], wide.max(1)[:, None])]), 1)
-    middle, half = 0.5 * (cuts[:, 1:] + cuts[:, :-1]), 0.5 * (cuts[:, 1:] - cuts[:, :-1])
-    theta = middle[:, :, None] + half[:, :, None] * _NODES
-    weights = half[:, :, None] * _WEIGHTS
-    v, h = radius[:, None, None] * np.sin(theta), radius[:, None, None] * np.cos(theta)
+    which, piece = np.nonzero(cuts[:, 1:] > cuts[:, :-1])
+    begin, end = cuts[which, piece, None], cuts[which, piece + 1, None]
+    theta = 0.5 * (end + begin) + 0.5 * (end - begin) * _NODES
+    v, h = radius[which, None] * np.sin(theta), radius[which, None] * np.cos(theta)
     density = np.exp(-0.5 * ((v - mean[0]) / deviation[0]) ** 2) / deviation[0] / np.sqrt(2.0 * np.pi)
-    used = weights * density * h > 1e-17
+    weights = 0.5 * (end - begin) * _WEIGHTS * density * h
+    used = weights > 1e-17
     inner = np.zeros(v.shape)
     inner[used] = _within(mean[1:], deviation[1:], h[used])
-    total: Matrix = (weights * density * h * inner).sum(axis=(1, 2))
+    total: Matrix = np.bincount(which, (weights * inner).sum(axis=1), len(radius)).astype(float)
     return total
 
 
@@ -94,20 +95,33 @@ def _inside(mean: Matrix, matrix: Matrix, group: list[int], room: list[float], *
     if high <= low:
         return 0.0
     if len(mean) == 1:
-        return float(ndtr((high - mean[0]) / deviation) - ndtr((low - mean[0]) / deviation))
+        return float(_last(mean[0], variance, reach))
     slope = matrix[rest, 0] / variance
     below = matrix[rest, rest] - np.outer(slope, matrix[0, rest])
     below[np.abs(below) < 1e-13 * max(1.0, float(np.abs(matrix).max()))] = 0.0
     moving = [(m, k, room[g]) for m, k, g in zip(mean[rest], slope, group[1:], strict=True) if k]
     rims = [mean[0] + (rim - m) / k for m, k, left in moving for rim in (-left, left)]
     peak = mean[0] + deviation * np.r_[-_STEPS, _STEPS]
-    cuts = sorted({low, high, *(x for x in (0.0, *peak, *rims) if low < x < high)})
-    total = 0.0
-    for begin, end in pairwise(np.arcsin(np.clip(np.array(cuts) / reach, -1.0, 1.0))):
-        # Angles, as what is left of a distance is smooth in them up to the rim.
-        theta = 0.5 * (begin + end) + 0.5 * (end - begin) * _NODES
-        x = reach * np.sin(theta)
-        density = np.exp(-0.5 * ((x - mean[0]) / deviation) ** 2) / deviation / math.sqrt(2.0 * math.pi)
-        weights = 0.5 * (end - begin) * _WEIGHTS * density * reach * np.cos(theta)
-        total += sum(weight * given(float(v)) for weight, v in zip(weights, x, strict=True) if weight > 1e-16)
-    return total
+    cuts = np.array(sorted({low, high, *(x for x in (0.0, *peak, *rims) if low < x < high)}))
+    # Angles, as what is left of a distance is smooth in them up to the rim.
+    angles = np.arcsin(np.clip(cuts / reach, -1.0, 1.0))[:, None]
+    theta = (0.5 * (angles[:-1] + angles[1:]) + 0.5 * (angles[1:] - angles[:-1]) * _MORE_NODES).ravel()
+    x = reach * np.sin(theta)
+    density = np.exp(-0.5 * ((x - mean[0]) / deviation) ** 2) / deviation / math.sqrt(2.0 * math.pi)
+    weights = (0.5 * (angles[1:] - angles[:-1]) * _MORE_WEIGHTS).ravel() * density * reach * np.cos(theta)
+    used = weights > 1e-16
+    x, weights = x[used], weights[used]
+    if len(mean) > 2:
+        return float(sum(weight * given(float(v)) for weight, v in zip(weights, x, strict=True)))
+    left = reach - np.abs(x) if absolute else np.sqrt(np.maximum(0.0, reach * reach - x * x))
+    own = left if group[1] == group[0] else np.full(len(x), room[group[1]])
+    return float(weights @ _last(mean[1] + slope[0] * (x - mean[0]), below[0, 0], own))
+
+
+def _last(mean: Any, variance: float, reach: Any) -> Any:
+    """The same for one coordinate, of each of several means and reaches."""
+    if variance <= 1e-14 * max(1.0, variance):
+        return (reach >= 0.0) & (np.abs(mean) <= reach + 1e-9 * np.maximum(1.0, reach))
+    deviation = math.sqrt(variance)
+    low, high = np.maximum(-reach, mean - 9.0 * deviation), np.minimum(reach, mean + 9.0 * deviation)
+    return np.maximum(0.0, ndtr((high - mean) / deviation) - ndtr((low - mean) / deviation))
