@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 _PANELS = 400
 _FEW, _FEW_WEIGHTS = np.polynomial.legendre.leggauss(10)
+_GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 #: A horizontal and a vertical threshold.
 Cylinder = tuple[float, float]
 #: Dimensions, and the epsilon of each group of them.
@@ -270,17 +271,17 @@ def swept(begin: np.ndarray, end: np.ndarray, covariance: np.ndarray, groups: Gr
         low, high = np.clip(low, -9.0, 9.0), np.clip(high, -9.0, 9.0)
         middle, half = 0.5 * (low + high), np.maximum(0.0, 0.5 * (high - low))
         v = middle[:, None] + half[:, None] * np.sin(angle)
-        weight = (weight[:, None] * half[:, None] * share * np.exp(-0.5 * v * v) / math.sqrt(2.0 * math.pi)).ravel()
-        own = (mean[:, None] + deviation * v).reshape(-1, 1)
-        error = np.hstack([np.repeat(error, len(angle), axis=0), own])
-        normal = np.hstack([np.repeat(normal, len(angle), axis=0), v.reshape(-1, 1)])
+        weight = weight[:, None] * half[:, None] * share * np.exp(-0.5 * v * v) / math.sqrt(2.0 * math.pi)
+        before, at = np.nonzero(weight > 1e-18)
+        weight, own = weight[before, at], (mean[:, None] + deviation * v)[before, at]
+        error, normal = np.column_stack([error[before], own]), np.column_stack([normal[before], v[before, at]])
     return float(np.sum(weight * np.where(low <= high, ndtr(high) - ndtr(low), 0.0)))
 
 
 def _lines(begin: np.ndarray, step: np.ndarray, groups: Groups, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Of errors whose first coordinates are known (n, k), the ends of what the next may be.
 
-    They are sought by thirds along the path, as the upper one is concave in it.
+    They are sought by the golden section along the path, as the upper one is concave in it.
     """
     axis = error.shape[1]
     known = tuple((tuple(k for k in dims if k < axis), epsilon) for dims, epsilon in groups)
@@ -289,19 +290,26 @@ def _lines(begin: np.ndarray, step: np.ndarray, groups: Groups, error: np.ndarra
     start[:, :axis] += error
     first, last = _stretch(start, step[: axis + 1], known)
 
+    across = [(start[:, k].copy(), step[k]) for k in beside]
+    along = start[:, axis].copy()
+
     def rim(share: np.ndarray, side: float) -> np.ndarray:
-        place = start + share[:, None] * step[: axis + 1]
-        square = own**2 - (place[:, list(beside)] ** 2).sum(-1)
-        reach: np.ndarray = np.sqrt(np.maximum(0.0, square)) - side * place[:, axis]
+        square = own**2 - sum((x + share * v) ** 2 for x, v in across)
+        reach: np.ndarray = np.sqrt(np.maximum(0.0, square)) - side * (along + share * step[axis])
         return reach
 
     ends = []
     for side in (-1.0, 1.0):
         low, high = first.copy(), last.copy()
-        for _ in range(60):
-            one, other = low + (high - low) / 3, high - (high - low) / 3
-            left = rim(one, side) >= rim(other, side)
+        one, other = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        of_one, of_other = rim(one, side), rim(other, side)
+        for _ in range(52):
+            left = of_one >= of_other
             low, high = np.where(left, low, one), np.where(left, other, high)
+            new = np.where(left, high - _GOLDEN * (high - low), low + _GOLDEN * (high - low))
+            of_new = rim(new, side)
+            one, other = np.where(left, new, other), np.where(left, one, new)
+            of_one, of_other = np.where(left, of_new, of_other), np.where(left, of_one, of_new)
         ends.append(side * np.maximum(rim(low, side), np.maximum(rim(first, side), rim(last, side))))
     empty = first > last
     return np.where(empty, 1.0, ends[0]), np.where(empty, 0.0, ends[1])

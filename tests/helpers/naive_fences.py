@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 #: What a fence says of readings that it has nothing to do with.
 NOT_YET, GONE = -1.0, -2.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
+_FEW, _FEW_WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,16 @@ def disc_mass(
     ends = max(west, x - 12.0 * across), min(east, x + 12.0 * across)
     begin, end = (math.asin(min(1.0, max(-1.0, side / radius))) for side in ends)
     bends = [sign * math.acos(min(1.0, abs(side) / radius)) for side in (south, north) for sign in (-1.0, 1.0)]
-    edges = np.union1d(np.linspace(begin, end, 2001), np.clip(bends, begin, end))
+    # Cut finely where the mean of y passes the rim or a side, as in `mass`.
+    start = y - slope * x
+    crossed = np.roots([1.0 + slope**2, 2 * slope * start, start**2 - radius**2])
+    passed = [(u, slope + u / (start + slope * u)) for u in crossed if np.isreal(u) and start + slope * u]
+    passed += [((side - start) / slope, slope) for side in (south, north) if slope and math.isfinite(side)]
+    steep = [u + np.arange(-8.0, 9.0) * along / abs(rise) for u, rise in passed if rise]
+    fine = np.arcsin(np.clip(np.concatenate([*steep, [x]]) / radius, -1.0, 1.0))
+    edges = np.unique(np.concatenate([np.linspace(begin, end, 401), np.clip([*bends, *fine], begin, end)]))
     half = 0.5 * np.diff(edges)[:, None]
-    angle, weight = (edges[:-1, None] + half * (_NODES + 1.0)).ravel(), (half * _WEIGHTS).ravel()
+    angle, weight = (edges[:-1, None] + half * (_FEW + 1.0)).ravel(), (half * _FEW_WEIGHTS).ravel()
     u, h = radius * np.sin(angle), radius * np.cos(angle)
     at = y + slope * (u - x)
     low, high = np.maximum(-h, south), np.minimum(h, north)
