@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
+import math
 import shutil
 import subprocess
 import threading
 import time
 from contextlib import closing
+from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import appulse as ap
 from appulse import jobs
@@ -22,6 +28,7 @@ from appulse.connect.page_server import Feed, PageServer
 from appulse.jobs.live import Board
 from appulse.jobs.resident import Resident
 from appulse.report.live import MOST_EVENTS, Shown, outlines_of, place_columns
+from appulse.report.live_figures import boxes, clock_text, figures
 from appulse.report.live_page import live_page
 from tests.helpers.pages import HOSTILE, read
 
@@ -139,13 +146,59 @@ def test_a_browser_that_falls_behind_holds_nobody_up() -> None:
     assert feed.listeners == 0
 
 
-def test_the_page_loads_nothing_and_runs_one_script() -> None:
-    page = read(live_page(HOSTILE))
+def test_the_page_loads_nothing_and_runs_its_scripts_alone() -> None:
+    page = read(live_page(HOSTILE), libraries=1)
     assert "alert(1)" in page.said
     policy = next(
         value or "" for name, value in page.attributes if name == "content" and "default-src" in (value or "")
     )
     assert policy.endswith("connect-src 'self'")
+
+
+def test_the_map_is_drawn_by_the_leaflet_that_was_looked_at() -> None:
+    """As `npm pack leaflet@1.9.4` gives it; a new version is a new hash."""
+    file = resources.files("appulse.report") / "leaflet" / "leaflet.js"
+    known = "db49d009c841f5ca34a888c96511ae936fd9f5533e90d8b2c4d57596f4e5641a"
+    assert hashlib.sha256(file.read_bytes()).hexdigest() == known
+
+
+@given(st.lists(st.tuples(st.floats(-180, 180), st.floats(-90, 90)), max_size=40), st.booleans())
+def test_a_map_begins_with_the_middle_and_all_that_is_near(places: list[tuple[float, float]], fenced: bool) -> None:
+    known = np.array([[0.0, 0.0], [1.0, 1.0]] if fenced else [], np.float64).reshape(-1, 2)
+    found = boxes(np.array(places, np.float64).reshape(-1, 2), known)
+    spans = []
+    for axis in range(2):
+        values = sorted(place[axis] for place in places)
+        last = len(values) - 1
+        low, high = (values[math.ceil(0.1 * last)], values[math.floor(0.9 * last)]) if values else (0, 0)
+        room = 4 * (high - low) if high > low else math.inf
+        spans.append((low - room, high + room))
+    most = [place for place in places if all(a <= value <= b for value, (a, b) in zip(place, spans, strict=True))]
+    assert found["outside"] == len(places) - len(most)
+    for name, some in (("most", most), ("all", places)):
+        shown = [*map(tuple, known.tolist()), *some]
+        sides = [f(place[axis] for place in shown) for f in (min, max) for axis in range(2)] if shown else None
+        assert found[name] == sides
+
+
+def test_numbers_of_a_page_are_short() -> None:
+    totals = {"rows": 12_345, "answers": 7, "rejects": 0}
+    told = figures(totals, (2.25, 0.0), 3, {"candidates": 8, "pruned_reach": 6}, {"state_rows": 9}, behind=-0.1)
+    assert dict(told) == {
+        "rows a second": "2.2",
+        "rows": "12,345",
+        "answers a second": "0",
+        "answers": "7",
+        "rejects": "0",
+        "things": "3",
+        "seconds behind": "0.00",
+        "rows held": "9",
+        "candidate pairs": "8",
+        "pruned by bounds": "75 %",
+    }
+    assert clock_text(1_500_000, stamped=True) == "1970-01-01 00:25:00"
+    assert clock_text(1.5e300, stamped=True) == "1.5e+297"
+    assert clock_text(1_500, stamped=False) == "1.5"
 
 
 JOB = """\

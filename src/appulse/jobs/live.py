@@ -29,6 +29,8 @@ __all__ = ["Board", "Clock"]
 Clock: TypeAlias = "tuple[tuple[int, float], float] | None"
 #: Seconds between two looks at what a job holds, which takes a while.
 _STATE_EVERY = 0.5
+#: Seconds between two looks at where most things are.
+_BOX_EVERY = 1.0
 #: Things and events of a job that a browser gets when it comes.
 _MOST_THINGS, _MOST_EVENTS = 5_000, 60
 
@@ -42,6 +44,8 @@ class Board:
         self._things: list[dict[tuple[int, str], list[Any]]] = [{} for _ in jobs]
         self._events: list[list[Any]] = [[] for _ in jobs]
         self._last: list[dict[str, Any] | None] = [None for _ in jobs]
+        self._boxed: list[tuple[float, dict[str, Any]]] = [(0.0, {}) for _ in jobs]
+        self._late: list[float | None] = [None for _ in jobs]
         self._clocks: list[Callable[[], Clock] | None] = [None for _ in jobs]
         self._lock = Lock()
         self.feed = Feed(self._first)
@@ -74,15 +78,29 @@ class Board:
     def update(self, number: int, make: Callable[[Shown], dict[str, Any]]) -> None:
         """Publish the message that is made of what is shown of a job, which one thread at a time may change."""
         with self._lock:
-            message = {"type": "step", "job": number, "sent": time.time(), **make(self._shown[number])}
-            things = self._things[number]
+            shown, things = self._shown[number], self._things[number]
+            message = {"type": "step", "job": number, "sent": time.time(), **make(shown)}
             for one in message["things"]:
                 things[one[0], one[1]] = one
             while len(things) > _MOST_THINGS:
                 del things[next(iter(things))]
+            if time.monotonic() - self._boxed[number][0] > _BOX_EVERY or not self._boxed[number][1]:
+                self._boxed[number] = time.monotonic(), shown.boxes(things.values())
+            message["boxes"] = self._boxed[number][1]
+            message["figures"] = shown.figures(len(things), message["state"], self._behind(number, message))
             self._events[number] = [*self._events[number], *message["events"]][-_MOST_EVENTS:]
             self._last[number] = message
         self.feed.publish(message)
+
+    def _behind(self, number: int, message: dict[str, Any]) -> float | None:
+        """By how many seconds a replay is late with the rows of a message, or with those before; None for others."""
+        clock = self._clocks[number]
+        given = None if clock is None else clock()
+        if message["now"] is not None and given is not None:
+            (zero, since), speed = given
+            due = since + (message["now"][0] * 1000 - zero) / 1e6 / speed
+            self._late[number] = max(0.0, message["sent"] - due)
+        return self._late[number]
 
     def end(self, text: str) -> None:
         """Say that nothing more comes."""

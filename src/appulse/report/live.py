@@ -16,11 +16,12 @@ from appulse.model.geometries import geometries_of, read, shapely_module
 from appulse.model.regions import QUERY, REGION, radii_of
 from appulse.model.times import is_time, to_micros
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Position
+from appulse.report.live_figures import Rates, boxes, clock_text, figures
 from appulse.report.page import plain, rounded
 from appulse.report.tracks import DEGREE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -47,6 +48,7 @@ class Shown:
     _totals: dict[str, int] = field(default_factory=lambda: {"rows": 0, "answers": 0, "rejects": 0})
     _histogram: NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS, np.int64))
     _counted: dict[str, int] = field(default_factory=dict)
+    _rates: Rates = field(default_factory=Rates)
 
     @property
     def earth(self) -> bool:
@@ -68,6 +70,23 @@ class Shown:
         }
         return message
 
+    @cached_property
+    def _known(self) -> NDArray[np.float64]:
+        """The least and the greatest corner of fences and sensors; empty without any."""
+        corners = [corner for fence in self.hello["fences"] for ring in fence["rings"] for corner in ring]
+        places = np.array([*corners, *(place for _, *place in self.hello["sensors"])], np.float64).reshape(-1, 2)
+        return np.stack([places.min(axis=0), places.max(axis=0)]) if len(places) else places
+
+    def boxes(self, things: Iterable[Sequence[Any]]) -> dict[str, Any]:
+        """What a map shows at first; ``things`` are those of messages."""
+        places = np.array([one[2:4] for one in things], np.float64).reshape(-1, 2)
+        return boxes(places, self._known)
+
+    def figures(self, things: int, state: Mapping[str, int], behind: float | None) -> list[tuple[str, str]]:
+        """The sums so far, with rates, as texts."""
+        rates = self._rates.add(self._totals["rows"], self._totals["answers"])
+        return figures(self._totals, rates, things, self._counted, state, behind)
+
     def count(self, more: Mapping[str, int], counted: Mapping[str, int] | None = None) -> None:
         """Add to the sums: of rows, answers and rejects, and of what was counted as pairs were looked for."""
         for totals, given in ((self._totals, more), (self._counted, counted or {})):
@@ -88,7 +107,8 @@ class Shown:
             self._histogram += np.histogram(chance, BINS, (0.0, 1.0))[0]
         return {
             "things": [one for stream in self.streams if stream.name in rows for one in self._things(stream, rows)],
-            "now": self._now(rows),
+            "now": (now := self._now(rows)),
+            "clock": None if now is None else clock_text(now[0], stamped=now[1]),
             "events": [] if answers is None else self._events(answers),
             "rejects": [] if rejects is None else _some(rejects, MOST_REJECTS),
             "totals": dict(self._totals),
@@ -155,6 +175,10 @@ class Shown:
         unit = " m" if self.earth else ""
         facts = [form.format(row[name], unit) for name, form in _FACTS if row.get(name) is not None]
         fields["facts"] = " · ".join(facts)
+        fields["when"] = _short(time)
+        chance = fields["p"]
+        told = [str(fields["text"]), *facts, *([] if chance is None else [f"probability {chance:.3g}"])]
+        fields["line"] = {1: "+ ", -1: "− "}.get(fields["change"], "") + " · ".join(told)  # noqa: RUF001 - it is a minus
         shown: dict[str, Any] = plain(fields)
         return shown
 
@@ -212,6 +236,11 @@ def _some(table: pa.Table, most: int) -> list[dict[str, Any]]:
     """The last rows of a table."""
     some: list[dict[str, Any]] = table.slice(max(0, len(table) - most)).to_pylist()
     return [{name: str(value) if is_odd(value) else value for name, value in row.items()} for row in some]
+
+
+def _short(time: Any) -> str:
+    """A time of an answer without parts of seconds, if it is one of a clock."""
+    return "" if time is None else str(time)[:19] if isinstance(time, str) else f"{time:.15g}"
 
 
 def is_odd(value: Any) -> bool:

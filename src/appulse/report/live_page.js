@@ -1,404 +1,170 @@
 "use strict";
-// Jobs as they run. What comes from the server is only ever set as text, or drawn.
+// Jobs as they run, drawn by Leaflet. What comes from the server is only ever set as text, or drawn.
 (() => {
-  const $ = (id) => document.getElementById(id);
-  const TRAIL = 40, MARKED = 8000, MOST = 200; // places of a thing, milliseconds of a mark, events in the list
-  const SAMPLE = 4000; // places that say where most are
-  const DEGREE = 111195;
-  const jobs = [];
-  let shown = 0, held = false, dirty = true, rates = [];
+  const $ = (id) => document.getElementById(id), now = () => performance.now();
+  const TRAIL = 40, MARKED = 8000, STALE = 60000, EVENTS = 60, NAMES = 12, THINGS = 5000; // milliseconds, and numbers
+  const style = getComputedStyle(document.documentElement), ink = (name) => style.getPropertyValue(`--${name}`).trim();
+  const colour = (i) => ink(`p${((i % 5) + 5) % 5}`), at = ([x, y]) => [y, x]; // Leaflet has latitude first
+  const accent = { color: ink("accent"), weight: 1, fillOpacity: 1 }, quiet = { color: ink("quiet"), weight: 0.8, fill: false };
+  let jobs = [], shown = 0, held = false;
 
-  function make(tag, text, parent, name) {
+  function make(tag, text, ...inside) {
     const made = document.createElement(tag);
-    if (text !== undefined && text !== null) made.textContent = text;
-    if (name) made.className = name;
-    if (parent) parent.append(made);
+    made.append(...(text === "" ? [] : [text]), ...inside);
     return made;
   }
-  const style = getComputedStyle(document.documentElement);
-  const ink = (name) => style.getPropertyValue(`--${name}`).trim();
-  const colour = (i) => ink(`p${((i % 5) + 5) % 5}`);
-  const count = (value) => Number(value).toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 });
-  const job = () => jobs[shown];
+
+  // Units that are no metres have no name.
+  const Bar = L.Control.Scale.extend({ _updateMetric(most) {
+    const whole = 10 ** Math.floor(Math.log10(most));
+    this._updateScale(this._mScale, String(Number(whole.toPrecision(3))), whole / most);
+  } });
+
+  function opened(one) {
+    const place = make("div", ""), faint = { ...quiet, opacity: one.fences.length > 500 ? 0.3 : 0.6, fillOpacity: 0.18 };
+    $("live").append(place);
+    const map = L.map(place, {
+      crs: one.earth ? L.CRS.EPSG3857 : L.CRS.Simple, preferCanvas: true, attributionControl: false, zoomSnap: 0,
+      minZoom: -60, maxZoom: one.earth ? 22 : 60, zoomAnimation: false,
+    }).setView([0, 0], 1).addControl(new (one.earth ? L.Control.Scale : Bar)({ imperial: false }));
+    const drawn = ({ rings }) => (rings.some((ring) => ring.length > 2) ? L.polygon : L.polyline)(rings.map((ring) => ring.map(at)), faint);
+    const fences = new Map(one.fences.map((fence) => [fence.name, drawn(fence).addTo(map)]));
+    for (const [, ...spot] of one.sensors) L.circleMarker(at(spot), { ...quiet, radius: 2 }).addTo(map);
+    const own = { ...one, place, map, fences, faint, over: L.layerGroup().addTo(map), things: new Map(), touched: new Set(),
+      marks: new Map(), lit: new Map(), regions: new Map(), events: [], bad: [], number: 0, fit: "most", last: null };
+    for (const touched of ["pointerdown", "wheel", "keydown"]) place.addEventListener(touched, () => { own.fit = null; }, true);
+    return own;
+  }
 
   function begin(message) {
-    jobs.length = 0;
-    $("job").replaceChildren();
-    for (const one of message.jobs) {
-      jobs.push({
-        ...one, things: new Map(), marks: [], standing: new Map(), regions: new Map(), events: [], bad: [],
-        box: empty(), known: empty(), bulk: null, view: null, totals: { rows: 0, answers: 0, rejects: 0 },
-        histogram: [], counted: {}, state: {}, now: null, rates: [],
-        places: new Map(one.fences.map((fence) => [fence.name, fence])),
-      });
-      const own = jobs[jobs.length - 1];
-      for (const fence of own.fences) for (const ring of fence.rings) ring.forEach(([x, y]) => grow(own.known, x, y));
-      for (const [, x, y] of own.sensors) grow(own.known, x, y);
-      own.box = [...own.known];
-      make("option", one.name, $("job"));
-    }
+    jobs.forEach((own) => own.map.remove());
+    $("live").replaceChildren();
+    jobs = message.jobs.map(opened);
+    $("job").replaceChildren(...jobs.map((own) => make("option", own.name)));
     $("job").parentElement.hidden = jobs.length < 2;
-    shown = Math.min(shown, jobs.length - 1);
-    list();
+    show(Math.min(shown, jobs.length - 1));
     $("state").textContent = "Connected.";
   }
 
-  const empty = () => [Infinity, Infinity, -Infinity, -Infinity];
-  function grow(box, x, y) {
-    if (x < box[0]) box[0] = x;
-    if (y < box[1]) box[1] = y;
-    if (x > box[2]) box[2] = x;
-    if (y > box[3]) box[3] = y;
+  function show(number) {
+    shown = $("job").selectedIndex = number;
+    jobs.forEach((own, i) => { own.place.hidden = i !== shown; });
+    jobs[shown].map.invalidateSize();
+    refresh();
   }
 
-  function step(message) {
-    const own = jobs[message.job];
-    if (!own) return;
+  function step(own, message) {
     for (const [stream, key, x, y, error] of message.things) {
-      const id = `${stream} ${key}`;
-      let thing = own.things.get(id);
-      if (!thing) {
-        thing = { key, stream, trail: [] };
-        own.things.set(id, thing);
-        if (own.things.size > 5000) own.things.delete(own.things.keys().next().value);
-      }
-      thing.trail.push([x, y]);
-      if (thing.trail.length > TRAIL) thing.trail.shift();
-      thing.error = error;
-      thing.seen = performance.now();
-      grow(own.box, x, y);
+      const id = `${stream} ${key}`, thing = own.things.get(id) ?? { id, key, trail: [] };
+      thing.trail = [...thing.trail.slice(1 - TRAIL), [y, x]];
+      own.touched.add(Object.assign(thing, { error, seen: now() }));
+      own.things.set(id, thing);
     }
-    for (const event of message.events) happen(own, event);
-    for (const bad of message.rejects) {
-      own.bad.unshift(`${bad.reason}: ${bad.stream} ${bad.key ?? ""} ${bad.detail}`);
-      own.bad.length = Math.min(own.bad.length, 20);
+    for (const thing of own.things.values()) {
+      if (own.things.size <= THINGS) break;
+      own.things.delete(thing.id);
+      thing.layers?.remove();
     }
-    if (message.now) {
-      own.now = message.now;
-      if (own.clock) own.behind = message.sent - own.clock[1] - (message.now[0] - own.clock[0]) / (1000 * own.clock[2]);
-    }
-    Object.assign(own, { totals: message.totals, histogram: message.histogram, counted: message.counted, state: message.state });
-    own.rates.push([performance.now(), message.totals.rows, message.totals.answers]);
-    while (own.rates.length > 2 && own.rates[0][0] < performance.now() - 5000) own.rates.shift();
-    dirty = true;
+    message.events.forEach((event) => happen(own, event));
+    own.events = [...message.events.reverse(), ...own.events].slice(0, EVENTS);
+    own.bad = [...message.rejects.map((bad) => `${bad.reason}: ${bad.stream} ${bad.key ?? ""} ${bad.detail}`), ...own.bad].slice(0, 20);
+    own.last = { ...message, clock: message.clock ?? own.last?.clock ?? "" };
   }
 
   function happen(own, event) {
-    event.at = performance.now();
-    own.number = (own.number ?? 0) + 1;
-    event.colour = own.number;
-    own.events.unshift(event);
-    own.events.length = Math.min(own.events.length, MOST);
-    if (event.region !== undefined) {
-      if (event.ends) own.regions.delete(event.region);
-      else if (event.hull) own.regions.set(event.region, event);
-      return;
+    Object.assign(event, { at: now(), colour: event.region ?? own.number++ });
+    own.regions.get(event.region)?.remove();
+    if (event.hull && !event.ends) {
+      const look = { color: colour(event.colour), weight: 2, fillOpacity: 0.2 };
+      own.regions.set(event.region, L.polygon(event.hull.map(at), look).addTo(own.map));
     }
-    const pair = event.things.join(" ");
-    if (event.change === 1) own.standing.set(pair, event);
-    else if (event.change === -1) own.standing.delete(pair);
-    own.marks.push(event);
-    if (own.marks.length > 400) own.marks.shift();
+    if (event.region === undefined) own.marks.set(event.change === null ? event : event.things.join(" "), event);
+    const fence = own.fences.get(event.fence);
+    if (fence) own.lit.set(fence.setStyle({ color: colour(event.colour), weight: 2, opacity: 1, fill: true }), event.at);
   }
 
-  // --- the list and the figures
+  const spotOf = (thing) => thing.trail[thing.trail.length - 1];
+  const about = (own, event) => event.things.map(([stream, key]) => own.things.get(`${stream} ${key}`)).filter((thing) => thing);
 
-  function list() {
-    const own = job();
-    if (!own) return;
-    const rows = own.events.slice(0, 60).map((event) => {
-      const row = make("li");
-      row.style.borderLeftColor = colour(event.colour);
-      make("time", moment(event.time), row);
-      const sign = event.change === 1 ? "+ " : event.change === -1 ? "− " : "";
-      row.append(sign + event.text + (event.facts ? ` · ${event.facts}` : ""));
-      if (event.p !== null) row.append(` · probability ${Number(event.p.toPrecision(3))}`);
-      return row;
-    });
-    $("events").replaceChildren(...rows);
-    $("rejects").replaceChildren(...own.bad.map((text) => make("li", text)));
-    const [first, last] = [own.rates[0], own.rates[own.rates.length - 1]];
-    const passed = first && last && last[0] > first[0] ? (performance.now() - first[0]) / 1000 : 0;
-    const rate = (i) => (passed ? count((last[i] - first[i]) / passed) : "0");
-    const { candidates = 0, answers = 0, ...others } = own.counted;
-    const pruned = Object.entries(others).filter(([name]) => name.startsWith("pruned")).reduce((sum, [, n]) => sum + n, 0);
-    const facts = [
-      ["rows a second", rate(1)], ["rows", count(own.totals.rows)], ["answers a second", rate(2)],
-      ["answers", count(own.totals.answers)], ["rejects", count(own.totals.rejects)], ["things", count(own.things.size)],
-      ...(own.behind === undefined ? [] : [["seconds behind", Math.max(0, own.behind).toFixed(2)]]),
-      ...("state_rows" in own.state ? [["rows held", count(own.state.state_rows)]] : []),
-      ...(own.state.state_bytes ? [["state, MB", count(own.state.state_bytes / 1e6)]] : []),
-      ...(candidates ? [["candidate pairs", count(candidates)]] : []),
-      ...(pruned ? [["pruned by bounds", `${count((100 * pruned) / candidates)} %`]] : []),
-    ];
-    const cells = facts.map(([name, value]) => {
-      const cell = make("div");
-      make("b", value, cell);
-      cell.append(name);
-      return cell;
-    });
-    $("figures").replaceChildren(...cells);
-    $("now").textContent = own.now ? clock(...own.now) : "";
-    const { outside } = bulk(own);
-    $("all").hidden = !outside;
-    $("all").textContent = `All, with ${count(outside)} outside`;
-    $("events-title").textContent = `${own.operator}: as they happen`;
-  }
-
-  function clock(millis, stamped) {
-    return stamped ? new Date(millis).toISOString().slice(0, 19).replace("T", " ") : String(millis / 1000);
-  }
-  const moment = (time) => (typeof time === "string" ? time.slice(0, 19).replace("T", " ") : time === null ? "" : String(time));
-
-  // --- the map
-
-  function look(own) {
-    if (!(own.box[0] <= own.box[2])) return null;
-    if (!own.view || own.whole) {
-      own.view = fit(own, own.all ? own.box : bulk(own).box);
-      own.whole = true;
+  function move(own, thing) {
+    if (!thing.layers) {
+      thing.way = L.polyline(thing.trail, { ...accent, opacity: 0.5 });
+      thing.dot = L.circleMarker(spotOf(thing), { ...accent, radius: 2 }).bindTooltip(make("span", thing.key));
+      thing.ring = L.circle(spotOf(thing), { ...accent, opacity: 0.5, fill: false, radius: thing.error });
+      thing.layers = L.featureGroup([thing.way, thing.ring, thing.dot]).addTo(own.map);
     }
-    return own.view;
+    thing.way.setLatLngs(thing.trail);
+    thing.ring.setLatLng(spotOf(thing)).setRadius(thing.error);
+    thing.dot.setLatLng(spotOf(thing)).setStyle({ opacity: 1, fillOpacity: 1 });
   }
 
-  // The box of fences, sensors and most places: one bad reading far off must not shrink the map to a dot. Beyond a tenth
-  // at each end, four times the middle is within. Also how many things are outside now, or have been.
-  function bulk(own) {
-    const now = performance.now();
-    if (own.bulk && own.bulk.things === own.things.size && now - own.bulk.at < 1000) return own.bulk;
-    const places = [...own.things.values()].flatMap((thing) => thing.trail);
-    const some = places.filter((_, i) => i % Math.ceil(places.length / SAMPLE) === 0);
-    const [left, right] = middle(some.map(([x]) => x)), [low, high] = middle(some.map(([, y]) => y));
-    const within = ([x, y]) => x >= left && x <= right && y >= low && y <= high;
-    const box = [...own.known];
-    places.filter(within).forEach(([x, y]) => grow(box, x, y));
-    const outside = [...own.things.values()].filter((thing) => !thing.trail.every(within)).length;
-    own.bulk = { box: box[0] <= box[2] ? box : own.box, outside, things: own.things.size, at: now };
-    return own.bulk;
-  }
-
-  function middle(values) {
-    values.sort((a, b) => a - b);
-    const last = values.length - 1, low = values[Math.ceil(0.1 * last)], high = values[Math.floor(0.9 * last)];
-    return high > low ? [low - 4 * (high - low), high + 4 * (high - low)] : [values[0], values[last]];
-  }
-
-  function fit(own, box) {
-    const canvas = $("live");
-    const squeeze = own.earth ? Math.max(0.05, Math.cos((((box[1] + box[3]) / 2) * Math.PI) / 180)) : 1;
-    const wide = Math.max((box[2] - box[0]) * squeeze, 1e-9), high = Math.max(box[3] - box[1], 1e-9);
-    const each = Math.min((canvas.width - 120) / wide, (canvas.height - 120) / high);
-    return { x: (box[0] + box[2]) / 2, y: (box[1] + box[3]) / 2, each, squeeze };
-  }
-
-  // Two dots a pixel of the page, however wide the canvas is on it: letters keep their size.
-  function brushOf(canvas) {
-    const [wide, high] = [2 * canvas.clientWidth, 2 * canvas.clientHeight];
-    if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
-    return canvas.getContext("2d");
-  }
-
-  function draw() {
-    const own = job(), canvas = $("live"), brush = brushOf(canvas);
-    brush.clearRect(0, 0, canvas.width, canvas.height);
-    if (!own) return;
-    const view = look(own);
-    if (!view) return;
-    const at = ([x, y]) => [
-      canvas.width / 2 + (x - view.x) * view.squeeze * view.each, canvas.height / 2 - (y - view.y) * view.each,
-    ];
-    const line = (points, close) => {
-      brush.beginPath();
-      points.forEach((point, i) => (i ? brush.lineTo(...at(point)) : brush.moveTo(...at(point))));
-      if (close) brush.closePath();
-    };
-    const now = performance.now();
-    own.marks = own.marks.filter((mark) => now - mark.at < MARKED);
-    const lit = new Map(own.marks.filter((mark) => mark.fence).map((mark) => [mark.fence, mark]));
-    for (const fence of own.fences) {
-      const mark = lit.get(fence.name);
-      brush.strokeStyle = mark ? colour(mark.colour) : ink("quiet");
-      brush.globalAlpha = mark ? 1 : own.fences.length > 500 ? 0.25 : 0.55;
-      brush.lineWidth = mark ? 4 : 1.2;
-      for (const ring of fence.rings) {
-        line(ring, ring.length > 2);
-        brush.stroke();
-        if (mark && ring.length > 2) {
-          brush.fillStyle = colour(mark.colour);
-          brush.globalAlpha = 0.18;
-          brush.fill();
-          brush.globalAlpha = 1;
-        }
-      }
+  function mark(own, event, named) {
+    const things = about(own, event), left = 1 - (now() - event.at) / MARKED;
+    const look = { color: colour(event.colour), weight: 2, opacity: event.change === 1 ? 0.6 : Math.max(0.15, left), fill: false };
+    if (things.length > 1 && !event.past) L.polyline(things.slice(0, 2).map(spotOf), look).addTo(own.over);
+    for (const thing of left > 0 ? things : []) {
+      const ring = L.circleMarker(spotOf(thing), { ...look, radius: 5 }).addTo(own.over), point = own.map.latLngToLayerPoint(spotOf(thing));
+      if (named.length >= NAMES || left < 0.4 || named.some((other) => other.distanceTo(point) < 30)) continue;
+      named.push(point);
+      ring.bindTooltip(make("span", thing.key), { permanent: true, direction: "right" });
     }
-    const meter = own.earth ? view.each / DEGREE : view.each;
-    brush.lineWidth = 1.6;
-    for (const [key, x, y] of own.sensors) dot(brush, at([x, y]), 3, ink("quiet"), key);
-    for (const region of own.regions.values()) {
-      line(region.hull, true);
-      brush.strokeStyle = brush.fillStyle = colour(region.region);
-      brush.lineWidth = 4;
-      brush.globalAlpha = 0.9;
-      brush.stroke();
-      brush.globalAlpha = 0.2;
-      brush.fill();
-    }
-    for (const thing of own.things.values()) {
-      const old = now - thing.seen > 60000 ? 0.35 : 1;
-      brush.strokeStyle = ink("accent");
-      brush.lineWidth = 2;
-      brush.globalAlpha = 0.45 * old;
-      line(thing.trail);
-      brush.stroke();
-      brush.globalAlpha = old;
-      const spot = at(thing.trail[thing.trail.length - 1]);
-      dot(brush, spot, 4, ink("accent"));
-      if (thing.error * meter > 6) {
-        brush.globalAlpha = 0.5;
-        brush.beginPath();
-        brush.arc(...spot, thing.error * meter, 0, 7);
-        brush.stroke();
-      }
-    }
-    brush.font = "600 20px system-ui, sans-serif";
-    const named = new Map();
-    brush.lineWidth = 2.5;
-    for (const mark of own.standing.values()) drawWay(brush, placesOf(own, mark, at), mark, 0.6);
-    for (const mark of [...own.marks].reverse()) drawMark(brush, own, mark, at, (MARKED - (now - mark.at)) / MARKED, named);
-    brush.globalAlpha = 1;
-    bar(brush, canvas, own, view);
-  }
-
-  function dot(brush, [x, y], size, fill) {
-    brush.fillStyle = fill;
-    brush.beginPath();
-    brush.arc(x, y, size, 0, 7);
-    brush.fill();
-  }
-
-  const placesOf = (own, mark, at) => mark.things
-    .map(([stream, key]) => own.things.get(`${stream} ${key}`)).filter((thing) => thing)
-    .map((thing) => [thing, at(thing.trail[thing.trail.length - 1])]);
-
-  function drawWay(brush, found, mark, strength) {
-    brush.strokeStyle = brush.fillStyle = colour(mark.colour);
-    brush.globalAlpha = strength;
-    if (found.length < 2 || mark.past) return;
-    brush.beginPath();
-    brush.moveTo(...found[0][1]);
-    brush.lineTo(...found[1][1]);
-    brush.stroke();
-  }
-
-  function drawMark(brush, own, mark, at, left, named) {
-    const found = placesOf(own, mark, at);
-    brush.lineWidth = 4;
-    drawWay(brush, found, mark, Math.max(0.15, left));
-    for (const [thing, spot] of found) {
-      brush.beginPath();
-      brush.arc(...spot, 10, 0, 7);
-      brush.stroke();
-      const name = `${thing.stream} ${thing.key}`, room = 11 * String(thing.key).length;
-      const free = [...named.values()].every(([x, y]) => Math.abs(x - spot[0]) > room || Math.abs(y - spot[1]) > 22);
-      if (named.size >= 12 || left < 0.4 || named.has(name) || !free) continue;
-      brush.fillText(thing.key, spot[0] + 14, spot[1] - 8);
-      named.set(name, spot);
-    }
-  }
-
-  function bar(brush, canvas, own, view) {
-    const meter = own.earth ? view.each / DEGREE : view.each;
-    const power = 10 ** Math.floor(Math.log10(280 / meter));
-    const size = [5, 2, 1].map((factor) => factor * power).find((one) => one * meter <= 320) ?? power;
-    brush.strokeStyle = brush.fillStyle = ink("quiet");
-    brush.lineWidth = 4;
-    brush.beginPath();
-    brush.moveTo(24, canvas.height - 24);
-    brush.lineTo(24 + size * meter, canvas.height - 24);
-    brush.stroke();
-    brush.font = "22px system-ui, sans-serif";
-    const text = own.earth ? (size >= 1000 ? `${size / 1000} km` : `${size} m`) : String(size);
-    brush.fillText(text, 24, canvas.height - 36);
-  }
-
-  function bars() {
-    const own = job(), canvas = $("histogram"), brush = brushOf(canvas);
-    brush.clearRect(0, 0, canvas.width, canvas.height);
-    const counts = own ? own.histogram : [], most = Math.max(1, ...counts);
-    brush.fillStyle = ink("accent");
-    const wide = (canvas.width - 40) / Math.max(1, counts.length);
-    counts.forEach((n, i) => {
-      const high = (Math.sqrt(n / most)) * (canvas.height - 62);
-      brush.fillRect(20 + i * wide + 1, canvas.height - 30 - high, wide - 2, high);
-    });
-    brush.fillStyle = ink("quiet");
-    brush.font = "20px system-ui, sans-serif";
-    ["0", "0.5", "1"].forEach((text, i) => brush.fillText(text, 14 + (i * (canvas.width - 50)) / 2, canvas.height - 6));
-    if (counts.length) brush.fillText(`most in a bar: ${count(most)}; heights by square root`, 20, 22);
   }
 
   function refresh() {
-    if (!held && (dirty || (job() && job().marks.length))) {
-      draw();
-      if (dirty) {
-        list();
-        bars();
-      }
-      dirty = false;
-    }
+    const own = jobs[shown], named = [];
+    if (!own?.last || held) return;
+    own.touched.forEach((thing) => own.things.has(thing.id) && move(own, thing));
+    own.touched.clear();
+    for (const { seen, dot } of own.things.values()) if (now() - seen > STALE && dot.options.opacity === 1) dot.setStyle({ opacity: 0.35, fillOpacity: 0.35 });
+    for (const [fence, since] of own.lit) if (now() - since > MARKED && own.lit.delete(fence)) fence.setStyle(own.faint);
+    for (const [key, event] of own.marks) if (now() - event.at > MARKED && event.change !== 1) own.marks.delete(key);
+    own.over.clearLayers();
+    [...own.marks.values()].reverse().forEach((event) => mark(own, event, named));
+    fit(own, own.last.boxes[own.fit]);
+    const { figures, histogram, boxes, clock } = own.last, most = Math.max(1, ...histogram);
+    $("figures").replaceChildren(...figures.map(([name, value]) => make("div", make("b", value), name)));
+    $("events").replaceChildren(...own.events.map((event) => {
+      const row = make("li", make("time", event.when), event.line);
+      row.style.borderLeftColor = colour(event.colour);
+      return row;
+    }));
+    $("rejects").replaceChildren(...own.bad.map((text) => make("li", text)));
+    $("histogram").replaceChildren(...histogram.map((n) => Object.assign(make("div", ""), { style: `height:${100 * Math.sqrt(n / most)}%` })));
+    $("highest").textContent = `most in a bar: ${most.toLocaleString("en")}; heights by square root`;
+    $("now").textContent = clock;
+    $("all").hidden = !boxes.outside;
+    $("all").textContent = `All, with ${boxes.outside} outside`;
+    $("events-title").textContent = `${own.operator}: as they happen`;
   }
-  setInterval(refresh, 100);
 
-  // --- what a reader does
+  function fit(own, box) {
+    if (!box || String(box) === own.fitted) return;
+    own.fitted = String(box);
+    own.map.fitBounds([[box[1], box[0]], [box[3], box[2]]], { padding: [30, 30], maxZoom: own.earth ? 17 : 60, animate: false });
+  }
 
-  $("job").addEventListener("change", () => { shown = $("job").selectedIndex; dirty = true; });
-  for (const [button, all] of [["whole", false], ["all", true]]) {
-    $(button).addEventListener("click", () => { if (job()) { Object.assign(job(), { whole: true, all }); dirty = true; } });
+  $("job").addEventListener("change", () => show($("job").selectedIndex));
+  for (const [button, box] of [["whole", "most"], ["all", "all"]]) {
+    $(button).addEventListener("click", () => { Object.assign(jobs[shown], { fit: box, fitted: "" }); refresh(); });
   }
   $("busy").addEventListener("click", () => {
-    const own = job(), box = empty();
-    const about = own ? [...own.marks, ...own.standing.values()].flatMap((mark) => mark.things) : [];
-    for (const [stream, key] of about) {
-      for (const [x, y] of own.things.get(`${stream} ${key}`)?.trail.slice(-1) ?? []) grow(box, x, y);
-    }
-    if (!(box[0] <= box[2])) return;
-    own.view = fit(own, box);
-    own.whole = false;
-    dirty = true;
+    const own = jobs[shown], spots = [...own.marks.values()].flatMap((event) => about(own, event).map(spotOf));
+    own.fit = null;
+    if (spots.length) own.map.fitBounds(spots, { padding: [60, 60], maxZoom: own.earth ? 17 : 60 });
   });
   $("hold").addEventListener("click", () => {
     held = !held;
     $("hold").setAttribute("aria-pressed", held);
     $("hold").textContent = held ? "Go on" : "Hold";
   });
-  $("live").addEventListener("wheel", (event) => {
-    const own = job(), view = own && look(own);
-    if (!view) return;
-    event.preventDefault();
-    own.whole = false;
-    view.each *= event.deltaY < 0 ? 1.2 : 1 / 1.2;
-    dirty = true;
-  }, { passive: false });
-  let drag = null;
-  $("live").addEventListener("pointerdown", (event) => { drag = [event.clientX, event.clientY]; });
-  window.addEventListener("pointerup", () => { drag = null; });
-  $("live").addEventListener("pointermove", (event) => {
-    const own = job(), view = drag && own && look(own);
-    if (!view) return;
-    const canvas = $("live"), scale = canvas.width / canvas.clientWidth;
-    own.whole = false;
-    view.x -= ((event.clientX - drag[0]) * scale) / (view.each * view.squeeze);
-    view.y += ((event.clientY - drag[1]) * scale) / view.each;
-    drag = [event.clientX, event.clientY];
-    dirty = true;
-  });
 
   const source = new EventSource("feed");
   source.onmessage = (event) => {
     const message = JSON.parse(event.data);
     if (message.type === "hello") begin(message);
-    else if (message.type === "step") step(message);
+    else if (message.type === "step" && jobs[message.job]) step(jobs[message.job], message);
     else if (message.type === "end") $("state").textContent = message.text;
   };
   source.onerror = () => { $("state").textContent = "No connection: the job has ended, or begins anew. Trying again."; };
+  setInterval(refresh, 250);
 })();

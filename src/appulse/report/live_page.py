@@ -10,7 +10,7 @@ __all__ = ["live_page"]
 
 
 def live_page(title: str) -> str:
-    """The page; its script asks the server that it comes from for ``feed``, and nothing else."""
+    """The page, with a map by Leaflet; its script asks the server that it comes from for ``feed``, and nothing else."""
     body = f"""<p id="state" role="status">Connecting.</p>
 <div class="columns"><section aria-label="Map">
 <div class="controls">
@@ -21,16 +21,19 @@ def live_page(title: str) -> str:
 <button id="busy" type="button">Where it happens</button>
 <button id="hold" type="button" aria-pressed="false">Hold</button>
 </div>
-<canvas id="live" width="1440" height="1040" role="img" aria-label="{escape(title)}: where things are now"></canvas>
+<div id="live" aria-label="{escape(title)}: where things are now"></div>
 <p>Lines: where things have been. Circles: the error of a position, one standard deviation, where it can be seen. Drag
 moves the map, the wheel of a mouse scales it.</p>
 </section><section aria-label="Figures and events">
 <div class="figures" id="figures"></div>
 <h2>Probabilities of answers</h2>
-<canvas id="histogram" width="720" height="200" role="img" aria-label="Histogram of probabilities"></canvas>
+<div id="histogram" role="img" aria-label="Histogram of probabilities"></div>
+<p class="ends"><span>0</span><span id="highest"></span><span>1</span></p>
 <h2 id="events-title">As they happen</h2>
 <ol id="events" aria-labelledby="events-title"></ol>
 <h2>Rejects</h2>
 <ol id="rejects"></ol>
 </section></div>"""
-    return page(title, body, {}, "live_page.js", connects=True)
+    return page(
+        title, body, {}, "live_page.js", connects=True, library="leaflet/leaflet.js", styles="leaflet/leaflet.css"
+    )

@@ -24,13 +24,17 @@ __all__ = ["empty", "notes", "page", "plain", "rounded", "table"]
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
-def page(title: str, body: str, data: Any, script: str, *, connects: bool = False) -> str:
+def page(
+    title: str, body: str, data: Any, script: str, *, connects: bool = False, library: str = "", styles: str = ""
+) -> str:
     """The page: ``body`` is markup, ``title`` is text, ``data`` is plain, ``script`` names a file beside this one.
 
-    With ``connects`` the script may ask the server that the page comes from.
+    With ``connects`` the script may ask the server that the page comes from. ``library`` names a file of others that
+    runs before it, ``styles`` that of their style.
     """
-    code = _asset(script) if script else ""
-    allowed = f"'sha256-{b64encode(sha256(code.encode()).digest()).decode()}'" if script else "'none'"
+    codes = [_asset(name) for name in (library, script) if name]
+    hashes = [f"'sha256-{b64encode(sha256(code.encode()).digest()).decode()}'" for code in codes]
+    allowed = " ".join(hashes) or "'none'"
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {allowed}; base-uri 'none'; form-action 'none'"
     policy += "; connect-src 'self'" if connects else ""
     return "\n".join(
@@ -41,10 +45,11 @@ def page(title: str, body: str, data: Any, script: str, *, connects: bool = Fals
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(title)}</title>",
+            *([f"<style>\n{_asset(styles)}</style>"] if styles else []),
             f"<style>\n{_asset('page.css')}</style></head>",
             f"<body>\n<main>\n<h1>{escape(title)}</h1>\n{body}\n</main>",
             f'<script type="application/json" id="data">{_embedded(data)}</script>',
-            *([f"<script>{code}</script>"] if script else []),
+            *(f"<script>{code}</script>" for code in codes),
             "</body></html>\n",
         ]
     )
