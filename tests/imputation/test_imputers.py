@@ -158,7 +158,7 @@ def test_what_looks_around_needs_whole_frames() -> None:
     found = ap.self_join(stream, imputer=LastValueImputer(), **settings)
     assert found["right_filled"].to_pylist() == [[{"attribute": "a", "rule": "last value"}]]
     join = hands.similarity_join(
-        left=ap.Stream(None, key="id", time="at", value=stream.value), imputer=LastValueImputer(), **settings
+        left=ap.Stream(None, key="id", time="at", value=stream.value), imputer=ap.InterpolationImputer(), **settings
     )
     with pytest.raises(ap.BadArgument, match="piece by piece"):
         join.push(left=table)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypeAlias, Type
 import pyarrow as pa
 
 from appulse.arguments import Kind, Unfit, shown
+from appulse.engines.filling import beforehand_fields, local_stage
 from appulse.engines.local import as_table
 from appulse.engines.pushes import FirstTypes, schema_of
 from appulse.engines.surviving import SIGN, Survivors, survivor
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from appulse.engines.explain import Explanation
+    from appulse.engines.filling import Around
 
     Types: TypeAlias = Mapping[str, FirstTypes]
     #: Frames of one push, by stream name.
@@ -55,6 +57,7 @@ class ByHand(Generic[Engine]):
 
     _keeps_rows = True
     _withdraws_before = False  # whether rows are withdrawn before the engine has them
+    _fills: Mapping[str, Around] = {}  # what fills streams by the rows around, before the engine has them
     _signed = False  # whether the engine then has all rows, with a column that says which are withdrawn
     _settings: dict[str, Any]
 
@@ -221,7 +224,14 @@ class ByHand(Generic[Engine]):
     def _left(self) -> list[Stream]:
         """The streams as the engine takes them in: without withdrawals, where it keeps no rows."""
         given = self._streams.values()
-        return [survivor(one, signed=self._signed) if self._withdraws_before else one for one in given]
+        return [
+            survivor(one, signed=self._signed, filled=one.name in self._fills) if self._is_staged(one) else one
+            for one in given
+        ]
+
+    def _is_staged(self, stream: Stream) -> bool:
+        """Whether rows of a stream go through a stage before the engine has them."""
+        return stream.name in self._fills or (self._withdraws_before and stream.change is not None)
 
     def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> Engine:
         """The engine for streams with these columns."""
@@ -282,8 +292,11 @@ class ByHand(Generic[Engine]):
     def _schema(self, name: str, held: Sequence[Frames]) -> pa.Schema:
         """The columns of a stream, with the types that any push has."""
         schema = schema_of([push[name] for push in held if name in push])
-        at = schema.get_field_index(self._streams[name].change or "") if self._withdraws_before else -1
+        stream = self._streams[name]
+        at = schema.get_field_index(stream.change or "") if self._is_staged(stream) else -1
         schema = schema.remove(at) if at >= 0 else schema
+        for field in beforehand_fields() if name in self._fills else ():
+            schema = schema.append(field)
         return schema.append(pa.field(SIGN, pa.int32())) if self._signed else schema
 
     def _start(self, held: Sequence[Frames], types: Types) -> pa.Table:
@@ -300,14 +313,18 @@ class ByHand(Generic[Engine]):
 
     def _surviving(self, held: Sequence[Frames], types: Types) -> Survivors:
         """What withdraws rows before the engine has them."""
-        if not self._withdraws_before:
-            return Survivors({})
-        shown = self._shown(held)
+        shown = [name for name in self._shown(held) if self._is_staged(self._streams[name])]
         schemas = [
             schema_of([fitted({name: push[name]}, types)[name] for push in held if name in push]) for name in shown
         ]
         settings = {name: self._settings[name] for name in ("on_reject", "options")} | {"signed": self._signed}
-        return Survivors.of([self._streams[name] for name in shown], schemas, **settings)
+        given = zip(shown, schemas, strict=True)
+        return Survivors(
+            {
+                name: local_stage(self._streams[name], schema, self._fills.get(name), **settings)
+                for name, schema in given
+            }
+        )
 
     def _tables(self, frame: tuple[Any, ...], frames: Mapping[str, Any]) -> Frames:
         """The frames of a push as tables, in the order of the call."""

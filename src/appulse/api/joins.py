@@ -15,6 +15,7 @@ from appulse.api.results import Described, Framed, is_spark
 from appulse.api.survivors import over_survivors
 from appulse.arguments import Name, OnReject, Positive, Probability, checked
 from appulse.engines.encounters.joining import moves, resolve_moving
+from appulse.engines.filling import around_of, with_fills
 from appulse.engines.imputing import Imputers
 from appulse.engines.join.call import Emit, How, JoinCall, Probabilities, check_how, resolve
 from appulse.engines.options import Options, options_of
@@ -197,6 +198,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         self._moves = moves(list(self._streams.values()))
         changes = any(stream.change is not None for stream in streams)
         self._withdraws_before = changes and (self._moves or _withdraws_before(streams, self._settings))
+        self._fills = around_of(imputer, list(self._streams), list(self._streams.values()))
         check_how(how, list(self._streams), emit=emit, values=values)
         if different is not None and len(streams) > 1:
             raise BadArgument(
@@ -236,7 +238,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         return known and len(typed) >= least
 
     def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
-        if self._moves or self._withdraws_before:
+        if self._moves or self._withdraws_before or self._fills:
             return super()._checked(held, types)
         from appulse.engines.join.local import check_rows
 
@@ -245,7 +247,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         return call.answer_schema.empty_table()
 
     def _early_rejects(self) -> pa.Table:
-        if self._moves or self._withdraws_before:
+        if self._moves or self._withdraws_before or self._fills:
             return super()._early_rejects()
         from appulse.engines.join.local import rejected
 
@@ -284,6 +286,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         """The call over the streams that have shown their columns."""
         shown = self._shown(held)
         settings = self._settings | others
+        settings["imputer"] = with_fills(settings["imputer"], list(self._streams), self._fills)
         if len(shown) < len(self._streams):
             window, imputer = settings["window"], settings["imputer"]
             if isinstance(window, TimeWindow) and window.per_stream:  # may name a stream not shown yet
@@ -352,7 +355,9 @@ def explain_pair(
 
 def _join(streams: tuple[Stream[Result], ...], settings: dict[str, Any]) -> Result:
     refuse_twice(streams)
-    stream_names(streams, self_join=settings["self_join"])
+    names = stream_names(streams, self_join=settings["self_join"])
+    fills = around_of(settings["imputer"], names, streams)
+    settings = settings | {"imputer": with_fills(settings["imputer"], names, fills)}
     moving = moves(streams)
     join = partial(_join_moving if moving else _join_fixed, settings=settings)
     before = (
@@ -364,7 +369,7 @@ def _join(streams: tuple[Stream[Result], ...], settings: dict[str, Any]) -> Resu
             and is_spark(streams[0].frame)
         )
     )
-    return over_survivors(streams, "left", settings, join, asked=before)
+    return over_survivors(streams, "left", settings, join, asked=before, fills=fills)
 
 
 def _withdraws_before(streams: Sequence[Stream], settings: Mapping[str, Any]) -> bool:

@@ -62,16 +62,21 @@ def impute(stream: Framed[Result], imputer: OneImputer, *, empty_rows: bool = Fa
     [0.9, 0.1]
     """
     from appulse.engines import imputing
+    from appulse.engines.filling import filled_around, is_around
+    from appulse.engines.surviving import survivor
 
     model = imputing.incomplete_model(stream)
     if is_spark(stream.frame):
         from appulse.engines.spark.imputing import filled_frame
 
-        return imputing.filled_stream(stream, filled_frame(stream, imputer, empty_rows=empty_rows))
+        frame, staged = filled_frame(stream, imputer, empty_rows=empty_rows)
+        return imputing.filled_stream(survivor(stream) if staged else stream, frame)
     from appulse.engines.local import as_table
 
     table = as_table(stream.frame)
     fill = imputing.bound(imputing.chosen_for(imputer, stream, table), model)
+    if is_around(fill):
+        return imputing.filled_stream(survivor(stream), filled_around(table, stream, fill, empty_rows=empty_rows))
     return imputing.filled_stream(stream, imputing.filled_table(table, stream, fill, empty_rows=empty_rows))
 
 

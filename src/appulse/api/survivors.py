@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from appulse.api.calls import answers_of, schemas_of
 from appulse.api.results import is_spark, kept, remember
-from appulse.engines.surviving import LocalSurviving, bucket_of, resolve_surviving, survivor
+from appulse.engines.filling import local_stage
+from appulse.engines.surviving import bucket_of, resolve_surviving, survivor
+from appulse.errors import BadArgument
 from appulse.model.defects import concat_rejects
 from appulse.model.stream import stream_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import pyarrow as pa
 
+    from appulse.engines.filling import Around
     from appulse.engines.local import Local
     from appulse.model.stream import Result, Stream
 
@@ -46,56 +49,82 @@ def over_survivors(
     *,
     asked: bool = True,
     signed: bool = False,
+    fills: Mapping[str, Around] | None = None,
 ) -> Result:
     """The answers of a call over the rows that are not withdrawn; ``alone`` is the name of a single stream.
 
-    Unless that is ``asked`` the call itself withdraws rows. Rows may be ``signed``, as in `SurvivingCall`.
+    Unless that is ``asked`` the call itself withdraws rows. Rows may be ``signed``, as in `SurvivingCall`. ``fills``
+    fill streams by the rows around, by name, before the call has them.
     """
-    if not asked or all(stream.change is None for stream in streams):
+    fills = fills or {}
+    if not fills and (not asked or all(stream.change is None for stream in streams)):
         return call(streams)
     names = stream_names(streams) if len(streams) > 1 else (streams[0].name or alone,)
     given = [replace(stream, name=name) for stream, name in zip(streams, names, strict=True)]
-    own = {name: settings[name] for name in ("on_reject", "options")} | {"signed": signed}
+    own = {name: settings[name] for name in ("on_reject", "options")}
+    staged = {stream.name for stream in given if stream.name in fills or (asked and stream.change is not None)}
     if any(is_spark(stream.frame) for stream in streams):
-        return cast("Result", _on_spark(given, own, call))
+        return cast("Result", _on_spark(given, own, call, fills, staged, signed=signed))
     from appulse.engines.local import as_table
 
     left, refused = [], []
     for stream in given:
         frame = stream.frame
-        if stream.change is not None:
-            table = as_table(frame)
-            engine = LocalSurviving(resolve_surviving(stream, table.schema, **own))
+        if stream.name in staged:
+            table, fill = as_table(frame), fills.get(str(stream.name))
+            engine = local_stage(stream, table.schema, fill, signed=signed, **own)
             frame = engine.answers({str(stream.name): table})
             refused.append(engine.rejects())
-        left.append(survivor(stream, frame, signed=signed))
+            left.append(survivor(stream, frame, signed=signed, filled=fill is not None))
+        else:
+            left.append(stream)
     found = cast("pa.Table", call(left))
     behind = kept(found)
     rejects = concat_rejects([*refused, behind.rejected], behind.rejected.schema)
     return cast("Result", remember(found, rejects, behind.call))
 
 
-def _on_spark(given: Sequence[Stream], own: Mapping[str, Any], call: Callable[[Sequence[Stream]], Any]) -> Any:
+def _on_spark(
+    given: Sequence[Stream],
+    own: Mapping[str, Any],
+    call: Callable[[Sequence[Stream]], Any],
+    fills: Mapping[str, Around],
+    staged: Collection[str | None],
+    *,
+    signed: bool,
+) -> Any:
     from appulse.engines.spark.grouped import spark_grouped
+    from appulse.engines.spark.imputing import filled_around_frame
     from appulse.engines.spark.results import remember as remember_frame
     from appulse.engines.spark.results import result_of
 
     left, before = [], []
     for stream in given:
         frame = stream.frame
-        if stream.change is not None:
+        if stream.name not in staged:
+            left.append(stream)
+            continue
+        fill = fills.get(str(stream.name))
+        chained = bool(getattr(frame, "isStreaming", False))
+        if fill is not None:
+            if chained and fill.wait is None:
+                raise BadArgument(
+                    f"The imputer of stream {stream.name!r} lets a row wait for any time, and in a streaming query the "
+                    "call behind it has to know for how long. Give wait= to the imputer, such as wait='1 hour'."
+                )
+            frame = filled_around_frame(stream, fill, **own)
+        else:
             frame = spark_grouped(
                 [stream],
-                lambda streams, schemas: resolve_surviving(streams[0], schemas[0], **own),
+                lambda streams, schemas: resolve_surviving(streams[0], schemas[0], signed=signed, **own),
                 bucket_of,
                 "surviving",
                 own["options"],
                 by_key=True,
                 whole=True,
             )
-            before.append(result_of(frame))
-        chained = bool(getattr(frame, "isStreaming", False))
-        left.append(survivor(stream, frame, chained=chained, signed=own["signed"]))
+        before.append(result_of(frame))
+        left.append(survivor(stream, frame, chained=chained, signed=signed, filled=fill is not None))
     found = call(left)
     behind = result_of(found)
     if behind.bad_rows is None:  # a streaming query writes the rejects of all its calls

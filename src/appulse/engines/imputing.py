@@ -70,11 +70,18 @@ def bound(imputer: Any, model: Incomplete) -> Fill:
 def refuse_in_order(encodings: Sequence[Encoding]) -> None:
     """Raise `BadArgument` for imputers that have to see all rows of a stream, in order."""
     for encoding in encodings:
-        if encoding.fill is not None and encoding.fill.in_order:
-            raise BadArgument(
-                f"The imputer of stream {encoding.name!r} fills a row by the rows before and after it, and here rows "
-                "come piece by piece. Fill whole frames first (ap.impute), or take an imputer with a repository."
-            )
+        if encoding.fill is not None:
+            refuse_whole(encoding.fill, encoding.name)
+
+
+def refuse_whole(fill: Fill, name: str) -> None:
+    """Raise `BadArgument` for a fill that has to see all rows of a stream, in order."""
+    if fill.in_order:
+        raise BadArgument(
+            f"The imputer of stream {name!r} fills a row by the rows before and after it, and here rows come piece by "
+            "piece. Fill whole frames first (ap.impute), or take an imputer with a repository, ap.LastValueImputer() "
+            "or ap.SpeedImputer(...)."
+        )
 
 
 def incomplete_model(stream: Stream) -> Incomplete:
@@ -100,9 +107,18 @@ def filled_table(table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: boo
     they are rejects of whatever comes next, and so are those with a sample that is no finite number, as where nothing
     is known of what is missing.
     """
-    model = incomplete_model(stream)
     check_filled(table.schema, stream)
-    rows, time, group = _read(table, stream, model)
+    for name, column in zip(
+        (SAMPLES, WEIGHTS, TOLD), filled_values(table, stream, fill, empty_rows=empty_rows), strict=True
+    ):
+        table = table.append_column(name, column)
+    return table
+
+
+def filled_values(table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: bool = False) -> list[pa.Array]:
+    """The columns that `filled_table` adds."""
+    model = incomplete_model(stream)
+    rows, time, group = read_holes(table, stream)
     good = np.flatnonzero(~np.isinf(rows).any(axis=1) & (empty_rows | ~np.isnan(rows).all(axis=1)))
     filled = fill.fill(rows[good], time[good], group[good])
     at = np.full(len(rows), -1)
@@ -118,9 +134,7 @@ def filled_table(table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: boo
         WEIGHTS: pa.LargeListArray.from_arrays(first, pa.array(filled.weights)),
         TOLD: told,
     }
-    for name, column in columns.items():
-        table = table.append_column(filled_field(name), column.cast(filled_field(name).type).take(index))
-    return table
+    return [column.cast(filled_field(name).type).take(index) for name, column in columns.items()]
 
 
 def filled_field(name: str) -> pa.Field:
@@ -201,7 +215,7 @@ def _usable(stream: Stream, table: pa.Table) -> tuple[NDArray[np.float64], NDArr
         return None
     if any(c not in table.schema.names for c in (*stream.value.columns, stream.time, *stream.partitions)):
         return None
-    rows, time, group = _read(table, stream, stream.value)
+    rows, time, group = read_holes(table, stream)
     usable = np.flatnonzero(~np.isinf(rows).any(axis=1) & ~np.isnan(rows).all(axis=1))
     usable = usable[np.argsort(time[usable], kind="stable")]
     return rows[usable], time[usable], group[usable]
@@ -235,10 +249,9 @@ def _beside(
     return found
 
 
-def _read(
-    table: pa.Table, stream: Stream, model: Incomplete
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+def read_holes(table: pa.Table, stream: Stream) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
     """Values with their holes, times and partitions of all rows."""
+    model = incomplete_model(stream)
     time = to_micros(table[stream.time].combine_chunks(), stream.unit)[0]
     labels = Labels.of([table[c] for c in stream.partitions]) if stream.partitions else None
     group = np.zeros(len(table), np.int64) if labels is None else labels.codes.astype(np.int64)

@@ -32,7 +32,7 @@ from appulse.model.uncertainty import Exact
 from appulse.operators.numbering import in_canonical_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any, Self
 
     from numpy.typing import NDArray
@@ -57,15 +57,23 @@ class SurvivingCall(ObjectsCall):
     values: tuple[str, ...]
     signed: bool = False
 
-    grouped = True  # things are apart
-
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """The one stream's."""
         return (self.encoding,)
 
     @property
+    def grouped(self) -> bool:
+        """Things are apart."""
+        return True
+
+    @property
     def answer_schema(self) -> pa.Schema:
+        """Columns of the answers."""
+        return self.row_schema
+
+    @property
+    def row_schema(self) -> pa.Schema:
         """The columns of the frame, but for that of changes."""
         sign = [(SIGN, pa.int32())] if self.signed else []
         return pa.schema([*self.encoding.carry, *sign])
@@ -91,7 +99,7 @@ class SurvivingCall(ObjectsCall):
         carry = self.encoding.carry
         _, carried = carried_by(rows.key, np.zeros(len(rows), np.int64), self.encodings, carry)
         signs = [pa.array(np.full(len(rows), sign, np.int32))] if self.signed else []
-        return pa.Table.from_arrays([*carried, *signs], schema=self.answer_schema)
+        return pa.Table.from_arrays([*carried, *signs], schema=self.row_schema)
 
     def meaning(self) -> Meaning:
         """What is asked, in plain JSON."""
@@ -197,20 +205,10 @@ class LocalSurviving(Local[Objects]):
 
 
 class Survivors:
-    """The streams of a call that rows are withdrawn from, by name, push by push."""
+    """The streams of a call that rows are withdrawn from, or that are filled by rows around, by name, push by push."""
 
-    def __init__(self, engines: Mapping[str, LocalSurviving]) -> None:
+    def __init__(self, engines: Mapping[str, Local[Objects]]) -> None:
         self._engines = engines
-
-    @classmethod
-    def of(cls, streams: Iterable[Stream], schemas: Iterable[pa.Schema], **settings: Any) -> Self:
-        """Those of some named streams."""
-        resolved = {
-            str(stream.name): LocalSurviving(resolve_surviving(stream, schema, **settings))
-            for stream, schema in zip(streams, schemas, strict=True)
-            if stream.change is not None
-        }
-        return cls(resolved)
 
     def __len__(self) -> int:
         """Rows that wait."""
@@ -243,9 +241,11 @@ class Survivors:
         return type(self)(deepcopy(self._engines, shared))
 
 
-def survivor(stream: Stream, frame: Any = None, *, chained: bool = False, signed: bool = False) -> Stream:
-    """The stream of the rows that survive; ``chained``: in a streaming query of Spark's."""
-    if stream.change is None:
+def survivor(
+    stream: Stream, frame: Any = None, *, chained: bool = False, signed: bool = False, filled: bool = False
+) -> Stream:
+    """The stream of the rows that survive; ``chained``: in a streaming query of Spark's; ``filled``: all of them do."""
+    if stream.change is None and not filled:
         return stream
     idle = None if chained else stream.idle_after
     carry = (*stream.carry, SIGN) if signed else stream.carry

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from appulse.errors import BadArgument, nearest
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill, Sparing, as_points
 from appulse.model.filled import Fill
-from appulse.model.meaning import real, without_defaults
+from appulse.model.meaning import real, seconds, without_defaults
+from appulse.model.times import Duration, duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,11 +32,33 @@ Wanted: TypeAlias = "NDArray[np.bool_] | None"
 _LARGE = 256  # binary exponent of values beyond which products of several may overflow
 
 
+class AroundFill(SimpleFill):
+    """A fill by values before and after a hole, in its partition, that knows when rows to come cannot change it.
+
+    ``wait`` (microseconds; None: for ever) is how much later a value may be.
+    """
+
+    def __init__(self, name: str, meaning: Meaning, fill: Any, wait: int | None, *, looks_ahead: bool) -> None:
+        super().__init__((name,), meaning, fill, in_order=True)
+        self.wait, self._looks_ahead = wait, looks_ahead
+
+    def settled(self, values: Floats, time: Ints, group: Ints, complete: int) -> NDArray[np.bool_]:
+        """Which of the rows (n, d), all those before ``complete``, are filled for good."""
+        before, after = neighbours(values, time, group)
+        known = after >= 0
+        if not self._looks_ahead:
+            known |= before >= 0
+        over = np.zeros(len(values), np.bool_) if self.wait is None else time < complete - self.wait
+        return np.asarray((known | ~np.isnan(values)).all(axis=1) | over)
+
+
+@checked
 class LastValueImputer:
     """Fills a hole with the attribute's last value before it in the stream, within its partition.
 
-    Rows before the first value take the first one that comes; where none ever does, they are rejects. It needs whole
-    frames.
+    Rows before the first value take the first one that comes, within ``wait`` of them; where none ever does, they are
+    rejects. In a stream a row before the first value holds up the rows behind it in its partition. Calls behind
+    others in a streaming query of Spark's need to know for how long: give ``wait``.
 
     >>> rows = pa.table({"id": [1, 1, 1], "t": [0, 10, 20], "x": [1.0, None, 3.0], "y": [5.0, 5.0, 5.0]})
     >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
@@ -43,10 +66,14 @@ class LastValueImputer:
     [[1.0, 5.0]]
     """
 
+    def __init__(self, wait: Duration | None = None) -> None:
+        self.wait = _waited(wait)
+
     @checked
     def bind(self, attributes: Attributes) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
-        return SimpleFill(("last value",), {"kind": "LastValueImputer"}, _last_values, in_order=True)
+        meaning: Meaning = without_defaults({"kind": "LastValueImputer", "wait": _told(self.wait)}, {"wait": None})
+        return AroundFill("last value", meaning, _LastValues(self.wait), self.wait, looks_ahead=False)
 
 
 _Speeds: TypeAlias = Annotated[
@@ -61,8 +88,10 @@ class SpeedImputer:
 
     ``speeds`` maps attributes to their greatest change in a second (infinite where not named). Each neighbour within
     its partition is a candidate, with weight 1 / its distance in time; one that the other rules out, as it is further
-    off than the speed allows, is left out. What Ren et al. 2019 compare with as con+join, in our reading: its text is
-    lost. It needs whole frames.
+    off than the speed allows, is left out. A value that is more than ``wait`` later is none. In a stream a row waits
+    for the value after it, and holds up the rows behind it in its partition. Calls behind others in a streaming query
+    of Spark's need to know for how long: give ``wait``. What Ren et al. 2019 compare with as con+join, in our reading:
+    its text is lost.
 
     >>> rows = pa.table({"id": [1, 1, 1], "t": [0, 10, 20], "x": [1.0, None, 3.0], "y": [5.0, 5.0, 5.0]})
     >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
@@ -70,8 +99,8 @@ class SpeedImputer:
     [[1.0, 5.0], [3.0, 5.0]]
     """
 
-    def __init__(self, speeds: _Speeds | None = None) -> None:
-        self.speeds = dict(speeds or {})
+    def __init__(self, speeds: _Speeds | None = None, wait: Duration | None = None) -> None:
+        self.speeds, self.wait = dict(speeds or {}), _waited(wait)
 
     @checked
     def bind(self, attributes: Attributes) -> Fill:
@@ -80,9 +109,32 @@ class SpeedImputer:
             if name not in attributes:
                 raise BadArgument(f"SpeedImputer names an attribute {name!r}.{nearest(name, attributes)}")
         speeds = np.array([self.speeds.get(name, math.inf) for name in attributes])
-        meaning: Meaning = {"kind": "SpeedImputer", "speeds": {n: real(of) for n, of in self.speeds.items()}}
-        meaning = without_defaults(meaning, {"speeds": {}})
-        return SimpleFill(("neighbours in time",), meaning, Rescaled(_Speeding(speeds)), in_order=True)
+        given = {n: real(of) for n, of in self.speeds.items()}
+        meaning: Meaning = {"kind": "SpeedImputer", "speeds": given, "wait": _told(self.wait)}
+        meaning = without_defaults(meaning, {"speeds": {}, "wait": None})
+        fill = Rescaled(_Speeding(speeds, self.wait))
+        return AroundFill("neighbours in time", meaning, fill, self.wait, looks_ahead=True)
+
+
+def _waited(wait: Duration | None) -> int | None:
+    """A wait in microseconds."""
+    if wait is None:
+        return None
+    micros = duration(wait, "wait")
+    if micros < 0:
+        raise BadArgument(f"wait={wait!r} is less than 0. Give how long a row may wait, such as '1 hour'.")
+    return micros
+
+
+def _told(wait: int | None) -> str | None:
+    return None if wait is None else seconds(wait)
+
+
+def _in_time(after: Ints, time: Ints, wait: int | None) -> Ints:
+    """The rows of the values after, -1 where these come too late."""
+    if wait is None:
+        return after
+    return np.where((after >= 0) & (time[np.maximum(after, 0)] - time[:, None] <= wait), after, -1)
 
 
 def neighbours(values: Floats, time: Ints, group: Ints) -> tuple[Ints, Ints]:
@@ -125,23 +177,28 @@ def without_overflow(values: Floats) -> Floats:
     return np.where(exponent > _LARGE, np.ldexp(1.0, np.minimum(exponent, 1023)), 1.0)
 
 
-def _last_values(values: Floats, time: Ints, group: Ints) -> Filled:
-    if len(values) == 0:
-        return as_points(values, values)
-    before, after = neighbours(values, time, group)
-    row = np.where(before >= 0, before, after)
-    found = np.where(row >= 0, np.take_along_axis(values, np.maximum(row, 0), axis=0), np.nan)
-    return as_points(values, np.where(np.isnan(values), found, values))
+class _LastValues:
+    def __init__(self, wait: int | None) -> None:
+        self.wait = wait
+
+    def __call__(self, values: Floats, time: Ints, group: Ints) -> Filled:
+        if len(values) == 0:
+            return as_points(values, values)
+        before, after = neighbours(values, time, group)
+        row = np.where(before >= 0, before, _in_time(after, time, self.wait))
+        found = np.where(row >= 0, np.take_along_axis(values, np.maximum(row, 0), axis=0), np.nan)
+        return as_points(values, np.where(np.isnan(values), found, values))
 
 
 class _Speeding:
-    def __init__(self, speeds: Floats) -> None:
-        self.speeds = speeds
+    def __init__(self, speeds: Floats, wait: int | None) -> None:
+        self.speeds, self.wait = speeds, wait
 
     def __call__(self, values: Floats, time: Ints, group: Ints, wanted: Wanted) -> Filled:
         if len(values) == 0:
             return as_points(values, values)
         before, after = neighbours(values, time, group)
+        after = _in_time(after, time, self.wait)
         known = [
             self._candidates(values[:, k], time, before[:, k], after[:, k], float(self.speeds[k]))
             for k in range(values.shape[1])

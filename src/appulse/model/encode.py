@@ -27,7 +27,7 @@ from appulse.model.defects import (
 )
 from appulse.model.encoding import Encoding, check_dimensions
 from appulse.model.few_objects import few_objects
-from appulse.model.filled import OBSERVED, Fill, with_ways
+from appulse.model.filled import BEFOREHAND, OBSERVED, Beforehand, Fill, with_ways
 from appulse.model.motion import Straight
 from appulse.model.objects import Objects, contents
 from appulse.model.points import ball_points, normal_points
@@ -303,7 +303,10 @@ def _filled(rows: ValidRows, encoding: Encoding, fill: Fill) -> tuple[ValidRows,
     """Rows with what they may be in place of their holes; and those that have no sample, or one that is not finite."""
     labels = Labels.of([rows.table[c] for c in encoding.partition_by]) if encoding.partition_by else None
     group = np.zeros(len(rows.time), np.int64) if labels is None else labels.codes.astype(np.int64)
-    filled = fill.fill(rows.values.centre, rows.time, group)
+    if isinstance(fill, Beforehand):
+        filled = fill.read(rows.table, rows.values.centre)
+    else:
+        filled = fill.fill(rows.values.centre, rows.time, group)
     owner = np.repeat(np.arange(len(group)), np.diff(filled.first))
     total = np.bincount(owner, filled.weights, len(group))
     # Rounded as weights are that were given, so that rows filled beforehand are the same to the last bit.
@@ -562,7 +565,7 @@ def rejects_of(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Tabl
     listed = defects.listed()
     rows = pa.array([i for i, _, _ in listed])
     judged = replace(encoding, carry=()).columns()
-    values = [c for c in judged if c not in (encoding.key, encoding.time)]
+    values = [c for c in judged if c not in (encoding.key, encoding.time, *BEFOREHAND)]
     return pa.table(
         {
             "stream": [encoding.name] * len(rows),

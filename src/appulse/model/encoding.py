@@ -12,6 +12,7 @@ from appulse.errors import BadArgument, likely
 from appulse.model import geography, structs, uncertainty
 from appulse.model.columns import is_list, is_numeric, is_text
 from appulse.model.defects import no_rejects
+from appulse.model.filled import BEFOREHAND, Beforehand
 from appulse.model.scaling import scaled_model
 from appulse.model.times import is_time
 from appulse.model.uncertainty import Ball, Gaussian, Held, Incomplete, Model, Position, Samples, Vectors
@@ -151,6 +152,7 @@ class Encoding:
             self.margin if isinstance(self.margin, str) else None,
             *(() if self.motion is None else self.motion.columns),
             *conditions,
+            *(BEFOREHAND[:2] if isinstance(self.fill, Beforehand) else ()),
             *(name for name, _ in self.carry),
         ]
         return list(dict.fromkeys(c for c in wanted if c is not None))

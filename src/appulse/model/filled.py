@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.model.carried import split_tail, with_tail
+from appulse.model.columns import chunk, lengths
 from appulse.model.strings import Bytes
 
 if TYPE_CHECKING:
@@ -56,6 +57,43 @@ class Fill(Protocol):
     def told(self, way: int) -> str:
         """The name of a way to fill."""
         ...
+
+
+#: Columns of rows that were filled in an earlier stage: samples, their weights, and what was filled by what.
+BEFOREHAND = ("appulse imputed", "appulse imputed weights", "appulse filled")
+
+
+@dataclass(frozen=True)
+class Beforehand:
+    """A fill that has been carried out: what rows may be stands in the columns `BEFOREHAND`."""
+
+    whole: Fill
+
+    in_order = False
+
+    def bind(self, attributes: Sequence[str]) -> Beforehand:  # noqa: ARG002 - those that were filled
+        """Itself, in the place of the imputer."""
+        return self
+
+    def meaning(self) -> Meaning:
+        """That of the fill."""
+        return self.whole.meaning()
+
+    def told(self, way: int) -> str:
+        return self.whole.told(way)
+
+    def fill(self, values: NDArray[np.float64], time: NDArray[np.int64], group: NDArray[np.int64]) -> Filled:
+        """Rows that are not read from a table: as the fill has them."""
+        return self.whole.fill(values, time, group)
+
+    def read(self, table: pa.Table, values: NDArray[np.float64]) -> Filled:
+        """What rows (n, d) may be, by the table that they come from."""
+        points, weights = (chunk(table[name]) for name in BEFOREHAND[:2])
+        flat = points.flatten().flatten().to_numpy(zero_copy_only=False)
+        rows = np.asarray(flat, np.float64).reshape(-1, values.shape[1])
+        way = np.where(np.isnan(values), 0, OBSERVED).astype(np.int64)
+        first = np.append(0, np.cumsum(lengths(points)))
+        return Filled(first, rows, weights.flatten().to_numpy(zero_copy_only=False), way)
 
 
 def column_of(way: NDArray[np.int64], attributes: Sequence[str], fill: Fill) -> pa.Array:

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from pyspark import TaskContext
 from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 
+from appulse.engines.filling import FillingBucket, is_around, resolve_filling
 from appulse.engines.imputing import (
     SAMPLES,
     TOLD,
@@ -23,7 +24,10 @@ from appulse.engines.imputing import (
     filled_table,
     incomplete_model,
     refuse_in_order,
+    refuse_whole,
 )
+from appulse.engines.options import Options
+from appulse.engines.spark.grouped import spark_grouped
 from appulse.engines.spark.inputs import gathered, quoted
 from appulse.engines.spark.shared import driver_folder
 from appulse.engines.spark.tagged import arrow_schema, spark_type
@@ -31,6 +35,7 @@ from appulse.imputation.choosing import AutoImputer
 from appulse.imputation.imputer import DependencyFill, DependencyImputer, stored
 from appulse.imputation.storage import write_file
 from appulse.imputation.versions import VersionedFill, chosen, mapped
+from appulse.model.filled import Beforehand
 from appulse.model.stream import stream_names
 
 if TYPE_CHECKING:
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
+    from appulse.engines.filling import Around
     from appulse.engines.join.call import JoinCall
     from appulse.model.filled import Fill, Filled
     from appulse.model.meaning import Meaning
@@ -180,17 +186,33 @@ def with_shared_fills(call: JoinCall, spark: SparkSession) -> JoinCall:
     known: dict[int, Fill] = {}
     encodings = []
     for encoding in call.encodings:
-        if encoding.fill is not None:
+        if encoding.fill is not None and not isinstance(encoding.fill, Beforehand):
             shared = known.setdefault(id(encoding.fill), SharedFill(encoding.fill, spark))
             encoding = replace(encoding, fill=shared)  # noqa: PLW2901 - the same, for workers
         encodings.append(encoding)
     return replace(call, streams=tuple(encodings))
 
 
-def filled_frame(stream: Stream, imputer: Any, *, empty_rows: bool = False) -> DataFrame:
-    """The frame with the columns of `filled_table`, lazily; streaming if it is."""
+def filled_around_frame(stream: Stream, fill: Around, **settings: Any) -> DataFrame:
+    """The frame with what fills rows by those around, lazily: by a stage for each partition."""
+    return spark_grouped(
+        [stream],
+        lambda streams, schemas: resolve_filling(streams[0], schemas[0], fill=fill, **settings),
+        FillingBucket,
+        "filling",
+        settings["options"],
+        whole=True,
+    )
+
+
+def filled_frame(stream: Stream, imputer: Any, *, empty_rows: bool = False) -> tuple[DataFrame, bool]:
+    """The frame with the columns of `filled_table`, lazily; streaming if it is. And whether a stage makes it."""
     frame, fill = stream.frame, bound(_sampled(imputer, stream), incomplete_model(stream))
     check_filled(arrow_schema(frame.schema), stream)
+    if is_around(fill):
+        own: dict[str, Any] = {"on_reject": "collect", "options": Options(), "empty_rows": empty_rows}
+        return filled_around_frame(stream, fill, added=(SAMPLES, WEIGHTS, TOLD), **own), True
+    refuse_whole(fill, stream.name or "stream")
     shared = SharedFill(fill, frame.sparkSession)
     added = [T.StructField(name, spark_type(filled_field(name).type)) for name in (SAMPLES, WEIGHTS, TOLD)]
     schema = T.StructType([*frame.schema.fields, *added])
@@ -202,4 +224,4 @@ def filled_frame(stream: Stream, imputer: Any, *, empty_rows: bool = False) -> D
             yield from filled_table(table, rows, shared, empty_rows=empty_rows).cast(arrow).to_batches()
 
     filled: DataFrame = frame.mapInArrow(fill_task, schema)
-    return filled
+    return filled, False
