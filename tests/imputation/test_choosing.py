@@ -79,6 +79,35 @@ def test_a_repository_that_holds_the_streams_own_rows_does_not_leak() -> None:
     assert min(scores) > 0.5
 
 
+def test_a_rows_own_copy_does_not_fill_it() -> None:
+    """Fills are those of a repository without the rows that have holes: else each would be what it really was."""
+    chance = np.random.default_rng(5)
+    values = chance.normal(size=(600, 3))
+    lost = np.zeros(values.shape, bool)
+    lost[::7, 1] = True
+    holed = lost.any(axis=1)
+    found = []
+    for rows in (values, values[~holed]):
+        auto = ap.AutoImputer(pa.table(dict(zip("abc", rows.T, strict=True))))
+        fill = auto.chosen(*arguments_of(values, lost)).bind("abc")
+        given_rows, *rest = arguments_of(values, lost)[1:]
+        found.append(fill.fill(given_rows, *rest).rows)
+        assert ("holds the stream's own rows: 86 copies" in auto.report()) == (rows is values)
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_a_table_to_look_up_is_no_copy() -> None:
+    """Its rows equal those of the stream, and are what fills them."""
+    x = np.arange(500) % 20
+    values = np.column_stack([x, 10.0 * (x * 7 % 20)]).astype(float)
+    lost = np.zeros(values.shape, bool)
+    lost[::9, 1] = True
+    table = np.unique(values, axis=0)
+    auto = ap.AutoImputer(pa.table(dict(zip("ab", table.T, strict=True))))
+    auto.chosen(*arguments_of(values, lost))
+    assert "own rows:" not in auto.report()
+
+
 @given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=12))
 def test_as_many_copies_are_left_out_as_were_taken(rows: list[int], taken: list[int]) -> None:
     found = _copies(np.array(rows, float).reshape(-1, 1), np.array(taken, float).reshape(-1, 1))

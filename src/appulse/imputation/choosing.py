@@ -48,7 +48,8 @@ class AutoImputer:
     ``repository`` is any frame of complete rows, default the stream's own rows, complete or not. ``sample`` consecutive
     rows of the stream are tested; masked is what rows some way off lack, so that gaps are as they occur. Each round
     learns anew from what is left: an imputer learns from the rows that have what it needs, and copies of masked rows
-    are left out of the repository. The score is the mean CRPS in deviations (`Score`); an imputer that is far
+    are left out of the repository. Where that holds at least half of the stream's complete rows, copies of rows with
+    holes are left out for good. The score is the mean CRPS in deviations (`Score`); an imputer that is far
     behind is not tried further, and rules are not searched for unless the nearest rows fill best. The best four, as
     far as their scores are within 1.5 times the best one, fill each hole together: samples of all, each with a
     weight that falls with the fourth power of the score. Which one is best by a few masked values is often chance;
@@ -82,7 +83,7 @@ class AutoImputer:
         self.scores: dict[str, Score] = {}
         self.weights: dict[str, float] = {}
         self.dropped: dict[str, str] = {}
-        self.copies = 0
+        self.copies, self.own_copies = 0, 0
         self._rules: dict[tuple[tuple[str, ...], str], Rules] = {}
 
     @checked
@@ -108,9 +109,10 @@ class AutoImputer:
         ``beside`` are the streams these are joined with, by name, as `TimeRegressionImputer` takes them. Without
         ``whole`` rows are going to be filled one by one, and imputers that look at others are not tried.
         """
+        leaking = self._leaking(attributes, values)
         values, time, group = values[: self.sample], time[: self.sample], group[: self.sample]
         missing = np.isnan(values)
-        self.scores, self.dropped, self.copies = {}, {}, 0
+        self.scores, self.dropped, self.copies, self.own_copies = {}, {}, 0, 0
         found: dict[str, list[Score]] = {}
         rounds = _taken_out(missing)
         for hopeless, taken in zip(_HOPELESS, rounds, strict=False):
@@ -137,7 +139,9 @@ class AutoImputer:
         self.weights = weights_of(
             {n: np.inf if np.isnan(score.crps) else max(0.0, score.crps) for n, score in self.scores.items()}
         )
-        known = self._known(attributes, values, values[:0])
+        scored_copies = self.copies
+        known = self._known(attributes, values, leaking)
+        self.copies, self.own_copies = scored_copies, self.copies if len(leaking) else 0
         makers = self.candidates(attributes, *known[:2], beside, whole=whole)
         parts = {name: makers[name]() for name in self.weights}
         chosen: Imputer = parts[self.best()] if len(parts) == 1 else Mixture(parts, self.weights)
@@ -153,6 +157,9 @@ class AutoImputer:
         chosen = " + ".join(f"{weight:.2f} {name}" for name, weight in self.weights.items())
         parts = [f"{chosen}, by CRPS in deviations: " + ", ".join(f"{n} {self.scores[n].crps:.3f}" for n in order)]
         parts += [f"{name} was not tried: {reason}" for name, reason in self.dropped.items()]
+        if self.own_copies:
+            left = f"{self.own_copies:,} copies of rows with holes were left out"
+            parts.append(f"the repository holds the stream's own rows: {left}")
         if self.copies:
             parts.append(f"{self.copies:,} rows of the repository are the stream's own and were left out of the scores")
         return "; ".join(parts)
@@ -215,6 +222,21 @@ class AutoImputer:
         self.copies = max(self.copies, len(copies))
         known = self.repository.without(copies) if len(copies) else self.repository
         return (known if len(known) else None), (own if enough else None), self.repository
+
+    def _leaking(self, attributes: Sequence[str], values: Floats) -> Floats:
+        """The rows with holes, if the repository holds the stream's own rows: then it may hold what these really are.
+
+        That is so where at least half of the complete rows are in it, each as often as in the stream. A table that
+        values are looked up in has each row once.
+        """
+        complete = values[~np.isnan(values).any(axis=1)]
+        if self.repository is None or len(complete) < _LEAST_ROWS:
+            return values[:0]
+        found = _copies(self.repository.matrix(attributes).T, complete)
+        if 2 * len(found) < len(complete):
+            return values[:0]
+        there = ~np.isnan(values)
+        return values[there.any(axis=1) & ~there.all(axis=1)]
 
     def _dependencies(self, repository: Repository, attributes: Sequence[str]) -> DependencyImputer:
         """By rules found on complete rows, once: that takes longer than to fill, and they were checked in that."""
