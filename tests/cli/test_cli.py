@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -196,6 +197,20 @@ def test_sigterm_stops_a_run_as_ctrl_c_does() -> None:
         assert watched(query, asked)[0] == [0]
         assert (query.stopped, asked.exit_code) == (True, 143)
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_signal_may_end_the_jvm_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As systemd sends it."""
+    for error in (ConnectionRefusedError("gone"), RuntimeError("Cannot call methods on a stopped SparkContext.")):
+        monkeypatch.setattr(FakeQuery, "stop", Mock(side_effect=error))
+        with interrupts() as asked:
+            signal.raise_signal(signal.SIGTERM)
+            assert watched(FakeQuery(), asked)[0] == [0]
+    monkeypatch.setattr(FakeQuery, "stop", Mock(side_effect=RuntimeError("no room")))
+    with interrupts() as asked:
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(RuntimeError, match="no room"):
+            watched(FakeQuery(), asked)
 
 
 def test_settings_of_spark_on_the_command_line() -> None:

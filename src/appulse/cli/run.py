@@ -18,7 +18,7 @@ from appulse.cli.console import errors_told
 from appulse.cli.fitting import must_fit
 from appulse.cli.following import ProgressFile, progress_file
 from appulse.cli.here import carry_out_here
-from appulse.cli.running import interrupts, log_file, stderr_to, watch
+from appulse.cli.running import gone_with_its_jvm, interrupts, log_file, stderr_to, watch
 from appulse.engines.spark.installation import need_spark
 from appulse.errors import BadArgument, JobError
 
@@ -164,7 +164,8 @@ def _session(settings: dict[str, Any]) -> Iterator[SparkSession]:
         yield spark
     finally:
         if ours:
-            spark.stop()
+            with gone_with_its_jvm():
+                spark.stop()
 
 
 @contextmanager

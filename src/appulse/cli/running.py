@@ -75,6 +75,17 @@ def stderr_to(log: Path) -> Iterator[None]:
             sys.stderr = before
 
 
+@contextmanager
+def gone_with_its_jvm() -> Iterator[None]:
+    """Let pass that a JVM has ended before it was asked to: systemd signals all processes of a service at once."""
+    try:
+        yield
+    except Exception as error:
+        gone = type(error).__name__ == "Py4JNetworkError" or isinstance(error, ConnectionError)
+        if not gone and "stopped SparkContext" not in str(error):
+            raise
+
+
 class StopSignal(Event):
     """Set by the first signal that asks to stop, whose number it keeps."""
 
@@ -124,13 +135,19 @@ def watch(query: StreamingQuery, show: Callable[[Batch], object], asked_to_stop:
         active = query.isActive  # asked first, so that nothing is missed at the end
         tell()
         if asked_to_stop.is_set():
-            query.stop()
+            _stop(query)
             return totals
         if not active:
             query.awaitTermination()
             tell()  # a drain answers in a run of its own what was held until the end
             return totals
         asked_to_stop.wait(_LOOK_EVERY)
+
+
+def _stop(query: StreamingQuery) -> None:
+    """Stop a query, unless it has ended with its JVM."""
+    with gone_with_its_jvm():
+        query.stop()
 
 
 def _since(seen: int, query: StreamingQuery) -> list[Batch]:

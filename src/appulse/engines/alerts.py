@@ -152,7 +152,7 @@ class Webhook:
     def target(self) -> str:
         """Where events go, without what may be secret."""
         parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.hostname}"
+        return f"{parts.scheme}://{parts.netloc}"
 
     def send(self, events: Iterable[tuple[str, str]]) -> Sent:
         """Post events (id, JSON); returns once each was taken or is in the file of dead letters."""
