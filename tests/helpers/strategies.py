@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from itertools import combinations, combinations_with_replacement
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +151,7 @@ class Case:
 # --- values -----------------------------------------------------------------------------------------------------
 
 
+@cache  # what is drawn from for every row is made once
 def coordinates(kind: str, offset: float = 0.0) -> SearchStrategy[float]:
     """Multiples of one half or one third, or any numbers."""
     near = {
@@ -185,7 +187,16 @@ confidences = st.one_of(st.sampled_from((0.5, 0.9, 0.95, 0.999)), st.floats(0.01
 _margins = st.sampled_from((0.0, 0.0, 0.5, 1.0, 0.3))
 spreads_ = st.sampled_from((0.0, 0.5, 1.0, 0.25, 2.0, 0.3, 1e-3))
 
+_tags = st.sampled_from(("u", "v", None))
+_steps = st.integers(0, 6)
+_bits, _letters = st.integers(0, 1), st.sampled_from(("n", "s"))
+_few = st.integers(1, 5)
+_angles = st.sampled_from((0.0, 30.0, 90.0, -45.0, 400.0))
+_roots = st.sampled_from((0.0, 0.5, 1.0, -0.5, 0.25))
+_quarter, _sixth = st.integers(0, 3), st.integers(0, 5)
 
+
+@cache
 def _key(kind: str) -> SearchStrategy[Any]:
     small = st.integers(0, 3)
     return {
@@ -327,10 +338,10 @@ def _rows(draw: DrawFn, shape: _Shape, bad: bool, least: int, most: int) -> list
     rows = []
     for _ in range(draw(st.integers(least, most))):
         row = draw(_row(shape))
-        if bad and draw(st.integers(0, 3)) == 0:
+        if bad and draw(_quarter) == 0:
             row |= draw(_spoiled(shape, row))
         rows.append(row)
-        if draw(st.integers(0, 5)) == 0:
+        if draw(_sixth) == 0:
             rows.append(dict(row))  # an equal twin
     return rows
 
@@ -340,17 +351,17 @@ def _row(draw: DrawFn, shape: _Shape) -> dict[str, Any]:
     step = 1.0 if shape.time in ("int", "small", "seconds") else 0.5
     row: dict[str, Any] = {
         "id": draw(_key(shape.key)),
-        "ts": _time(shape.time, step * draw(st.integers(0, 6))),
-        "tag": draw(st.sampled_from(("u", "v", None))),
+        "ts": _time(shape.time, step * draw(_steps)),
+        "tag": draw(_tags),
         "m": draw(attributes) if shape.delta else None,
         "weights": None,
         "exists": draw(shape.existences) if shape.existence else None,
         "grow": draw(_margins) * (1000.0 if shape.places else 1.0) if shape.margin == "grow" else None,
-        "p0": draw(st.integers(0, 1)),
-        "p1": draw(st.sampled_from(("n", "s"))),
+        "p0": draw(_bits),
+        "p1": draw(_letters),
     }
     if shape.model in ("samples", "weighted", "line"):
-        n = draw(st.integers(1, 5))
+        n = draw(_few)
         samples = [[draw(shape.points_at) for _ in range(shape.d)] for _ in range(n)]
         row["samples"] = [sample[0] for sample in samples] if shape.model == "line" else samples
         if shape.model == "weighted":
@@ -366,9 +377,9 @@ def _row(draw: DrawFn, shape: _Shape) -> dict[str, Any]:
             row[f"x{k}"] = draw(shape.points_at)
             row[f"s{k}"] = draw(spreads_)
     if "ellip" in shape.model:
-        row["angle"] = draw(st.sampled_from((0.0, 30.0, 90.0, -45.0, 400.0)))
+        row["angle"] = draw(_angles)
     if shape.model == "covariance":
-        root = [[draw(st.sampled_from((0.0, 0.5, 1.0, -0.5, 0.25))) for _ in range(shape.d)] for _ in range(shape.d)]
+        root = [[draw(_roots) for _ in range(shape.d)] for _ in range(shape.d)]
         pairs = combinations_with_replacement(range(shape.d), 2)
         row |= {f"c{i}": sum(x * y for x, y in zip(root[k], root[m], strict=True)) for i, (k, m) in enumerate(pairs)}
     return row
