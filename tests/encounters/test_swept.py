@@ -118,14 +118,14 @@ def test_any_order_of_the_dimensions_gives_the_same(d: int) -> None:
 def test_errors_on_a_line_are_an_interval_of_it() -> None:
     """A ball, a disc and a cylinder around a path, of errors along one direction: against many points of it."""
     chance = np.random.default_rng(4)
-    places = np.linspace(-9.0, 9.0, 20_001)
+    places = np.linspace(-9.0, 9.0, 10_001)
     density = np.exp(-0.5 * places**2) / np.sqrt(2.0 * np.pi) * (places[1] - places[0])
     for shape in SHAPES:
         group = np.array(shape)
         begin, end = chance.normal(0.0, 1.0, (2, len(shape)))
         way, epsilon = chance.normal(0.0, 2.0, len(shape)), chance.uniform(0.5, 2.0, group.max() + 1)
         near = np.zeros(len(places), bool)
-        for share in np.linspace(0.0, 1.0, 2001):
+        for share in np.linspace(0.0, 1.0, 1001):
             at = begin + share * (end - begin) + places[:, None] * way
             near |= np.all([np.linalg.norm(at[:, group == g], axis=1) <= e for g, e in enumerate(epsilon)], axis=0)
         covariance = _triangle(np.outer(way, way))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -50,11 +51,14 @@ def _visits(stream: Any, fences: pa.Table, enter: float, leave: float) -> pd.Dat
 
 def _false(found: pd.DataFrame, truth: pd.DataFrame, slack: float) -> int:
     taken, false = set(), 0
+    visits: dict[Any, list[Any]] = defaultdict(list)
+    row: Any
+    for row in truth.sort_values("start").itertuples():
+        visits[row.key, row.query].append((row.start, row.end, row.Index))
     for key, query, start, end in found.sort_values(["key", "query", "start"]).itertuples(index=False):
-        own = truth[(truth.key == key) & (truth["query"] == query)].sort_values("start")
-        own = own[own.end + slack > start]
-        if len(own) and own.start.iloc[0] - slack < end and own.index[0] not in taken:
-            taken.add(own.index[0])
+        own = next((visit for visit in visits[key, query] if visit[1] + slack > start), None)
+        if own is not None and own[0] - slack < end and own[2] not in taken:
+            taken.add(own[2])
         else:
             false += 2
     return false

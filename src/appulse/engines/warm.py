@@ -6,6 +6,7 @@ import gc
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from importlib.util import find_spec
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -353,20 +354,27 @@ def _fence(table: pa.Table) -> None:
     zones = pa.table(
         {"query": ["a", "b"], "region": ["POLYGON ((0 0, 1 0, 1 1, 0 0))", "POINT (0 0)"], "radius": [None, 1.0]}
     )
-    for value in (Gaussian("x", "y", sigma=1.0), Position("x", "y", sigma=1.0)):
+    # Of one thing that moves through.
+    one = table.set_column(0, "id", pa.array(["a"] * len(table))).set_column(
+        1, "ts", pa.array(np.arange(len(table)) / 2.0)
+    )
+    models: tuple[Gaussian | Position, ...] = (Gaussian("x", "y", sigma=1.0), Position("x", "y", sigma=1.0))
+    for value, crossing in product(models, (None, 0.5)):
         call = resolve_fences(
-            Stream(None, key="id", time="ts", value=value),
+            Stream(None, key="id", time="ts", value=value, motion=None if crossing is None else Straight(1)),
             table.schema,
             zones,
             enter=0.5,
             leave=0.5,
             dwell=1,
+            crossing=crossing,
             emit="events",
             on_reject="collect",
             options=Options(),
         )
         local = LocalFences(call)
-        local.push({encoding.name: table for encoding in call.encodings})
+        rows = table if crossing is None else one
+        local.push({encoding.name: rows for encoding in call.encodings})
         local.drain()
 
 

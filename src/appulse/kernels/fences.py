@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -243,7 +243,8 @@ def watch(
             if at_end:
                 break
             for at in range(first, last):
-                fence = near.region[at]
+                number: Any = np.int64(near.region[at])
+                fence = number
                 if mark[fence] != r + 1:
                     continue
                 mark[fence] = 0

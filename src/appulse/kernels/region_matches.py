@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -103,7 +103,8 @@ def matches(
             owner[near.begin[k] : near.begin[k] + near.many[k]] = k
         # Those of a group stand together, and ask the same regions.
         for at in range(near.region.shape[0]):
-            i, r = near.region[at], begin + owner[at]
+            i: Any = np.int64(near.region[at])  # 64 bits wide, as all numbers of regions: the kernels are compiled once
+            r = begin + owner[at]
             exists = readings.exists[r]
             if near.free[at] == np.inf:
                 near.free[at] = exists

@@ -85,6 +85,11 @@ class Crossings:
         whole = np.column_stack([zeros, found.fence, zeros + CROSS, when, time, zeros, zeros])
         return Crossed(legs.rows.key.take(found.leg), whole, found.probability)
 
+    def _ways(self, *columns: NDArray[np.float64]) -> kernels.Ways:
+        """Arrays of one layout: for another one the kernels would be compiled again."""
+        begin, end, scale, unit, mass, middles = map(np.ascontiguousarray, (*columns, self._middles))
+        return kernels.Ways(begin, end, scale, unit, mass, middles, self._earth is not None)
+
     def _passing(self, legs: Legs) -> Passing:
         """What passes through what."""
         least, earth = self._least, self._earth
@@ -92,7 +97,7 @@ class Crossings:
         owner = np.arange(len(legs))
         if earth is None:
             end, unit = legs.to, np.ones((len(legs), 2))
-            whole = pieces = kernels.Ways(begin, end, scale, unit, legs.rows.mass, self._middles, False)  # noqa: FBT003
+            whole = pieces = self._ways(begin, end, scale, unit, legs.rows.mass)
         else:
             route = routes(earth, place, legs.to[:, :3])
             parts = np.ceil(np.hypot(route[:, 0], route[:, 1]) / _PIECE).astype(np.int64).clip(1)
@@ -101,9 +106,9 @@ class Crossings:
             at = _along(earth, place[owner], route[owner], share, begin[owner])
             to = _along(earth, place[owner], route[owner], share + 1.0 / parts[owner], at)
             unit = metres_of_degrees(at[:, 1], earth)
-            pieces = kernels.Ways(at, to, scale[owner], unit, legs.rows.mass[owner], self._middles, True)  # noqa: FBT003
+            pieces = self._ways(at, to, scale[owner], unit, legs.rows.mass[owner])
             first, last = np.cumsum(parts) - parts, np.cumsum(parts) - 1
-            whole = kernels.Ways(at[first], to[last], scale, unit[first], legs.rows.mass, self._middles, True)  # noqa: FBT003
+            whole = self._ways(at[first], to[last], scale, unit[first], legs.rows.mass)
         reach = math.sqrt(max(0.0, -2.0 * math.log(least)))
         pairs, figures = kernels.cross(self._regions.search.index, self._regions.arrays, pieces, reach, least)
         leg, fence = owner[pairs[:, 0]], pairs[:, 1]

@@ -360,7 +360,8 @@ def _spreads(parts: Sequence[NDArray[np.float64]], d: int) -> NDArray[np.float64
     if all(part.shape[1] <= 1 for part in parts):
         return np.concatenate([part if part.shape[1] else np.zeros((len(part), 1)) for part in parts])
     rows, columns = np.triu_indices(d)
-    return np.concatenate([matrices(part, d)[:, rows, columns] for part in parts])
+    # By rows, as the deviations are: for another layout the kernels would be compiled again.
+    return np.ascontiguousarray(np.concatenate([matrices(part, d)[:, rows, columns] for part in parts]))
 
 
 def _meetings(n: int) -> kernels.Meetings:

@@ -60,7 +60,7 @@ class CandidatePairs(Batch):
     @property
     def rows(self) -> RowPairs:
         """As kernels take them."""
-        return RowPairs(self.left, self.right)
+        return RowPairs(np.ascontiguousarray(self.left), np.ascontiguousarray(self.right))
 
 
 class Ownership(Protocol):
