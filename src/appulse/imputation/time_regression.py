@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
@@ -126,6 +127,7 @@ class _Series:
         #: The same with what another stream measures meanwhile, and where that is known.
         self.columns, self.known = np.ascontiguousarray(self.whole.T), self.there
         self.likeness: Floats | None = None
+        self._learned: dict[bytes, _Anywhere] = {}
         self._compare()
 
     def look_at(self, values: Floats, time: Ints) -> None:
@@ -141,7 +143,7 @@ class _Series:
         nearest = np.where(self.time - at[before] < at[after] - self.time, before, after)
         near = np.abs(at[nearest] - self.time) <= np.median(np.diff(at))
         beside = [np.interp(self.time, at[there[:, k]], values[there[:, k], k]) for k in measured.tolist()]
-        self.columns = np.ascontiguousarray([*self.columns, *beside])
+        self.columns, self._learned = np.ascontiguousarray([*self.columns, *beside]), {}
         self.known = np.column_stack([self.there, there[nearest][:, measured] & near[:, None]])
         self._compare()
 
@@ -184,36 +186,58 @@ class _Series:
         """`samples` of rows whose neighbours are as far off, but for rounding, by columns ``beside`` and their own."""
         m = len(holes)
         known, seen = self._to_learn_from(holes, gap, beside)
-        far = False
         if len(known) < _ROWS_EACH * (2 * len(seen) + m) + _LEAST_KNOWN and len(self.values) > _SMALL:
-            anywhere, by = self._to_learn_from(holes, np.zeros(2 * m, np.int64), beside)
-            far = len(known) < _LEAST_KNOWN or (len(by) > 0 and len(anywhere) >= _ROWS_EACH * len(by) + _LEAST_KNOWN)
-            known, seen = (anywhere, by) if far else (known, seen[:0])
+            model = self._anywhere(holes, beside)
+            by = len(model.seen)
+            if len(known) < _LEAST_KNOWN or (by > 0 and len(model.known) >= _ROWS_EACH * by + _LEAST_KNOWN):
+                return self._far(rows, back, ahead, k, model, (holes, gap, beside))
+            seen = seen[:0]
         if len(known) == 0 and len(beside):
             return self._alike(rows, back, ahead, holes, gap, k, beside[:0])
         behind, before = (np.tile(part, (len(known), 1)) for part in (gap[:m], gap[m:]))
-        if far:
-            middle = self.values[known][:, holes].mean(axis=0) if len(known) else np.full(m, np.nan)
-            lines, learned_lines = (np.tile(middle, (len(at), 1)) for at in (rows, known))
-            given, asked = (np.ascontiguousarray(self.columns[seen][:, at].T) for at in (known, rows))
-            like, alike = given, asked
-        else:
-            lines, alike = kernels.features(self.columns, self.time, rows, holes, seen, back, ahead)
-            learned_lines, like = kernels.features(self.columns, self.time, known, holes, seen, behind, before)
-            given, asked = (np.ascontiguousarray(part[:, : 2 * len(seen) + m]) for part in (like, alike))
-        never = (back == 0) & (ahead == 0)
-        lines = np.where(never, np.nan, lines)
+        lines, alike = kernels.features(self.columns, self.time, rows, holes, seen, back, ahead)
+        lines = np.where((back == 0) & (ahead == 0), np.nan, lines)
         if len(known) == 0:
             return np.repeat(lines[:, None], k, axis=1)
+        learned_lines, like = kernels.features(self.columns, self.time, known, holes, seen, behind, before)
+        given, asked = (np.ascontiguousarray(part[:, : 2 * len(seen) + m]) for part in (like, alike))
         if len(known) < _LEAST_ROWS * given.shape[1]:
             if len(beside):
                 return self._alike(rows, back, ahead, holes, gap, k, beside[:0])
             given, asked = np.empty((len(known), 0)), asked[:, :0]
         weights, errors = kernels.ridge(given, self.values[known][:, holes] - learned_lines, _PENALTIES)
-        spread = not like.shape[1]
-        near = np.tile(_spread(len(known), 3 * k), (len(rows), 1)) if spread else _nearest(like, alike, 3 * k)
-        found: Floats = (lines + _with_one(asked) @ weights)[:, None] + every_third(errors[near])
-        return found
+        return _around(lines + _with_one(asked) @ weights, errors, like, alike, k)
+
+    def _anywhere(self, holes: Ints, beside: Ints) -> _Anywhere:
+        """What is learned from all rows that have these attributes, once: it is the same for all gaps."""
+        key = holes.tobytes() + b"|" + beside.tobytes()
+        if key not in self._learned:
+            known, seen = self._to_learn_from(holes, np.zeros(2 * len(holes), np.int64), beside)
+            values = self.values[known][:, holes]
+            middle = values.mean(axis=0) if len(known) else np.full(len(holes), np.nan)
+            like = np.ascontiguousarray(self.columns[seen][:, known].T)
+            enough = len(known) >= _LEAST_ROWS * like.shape[1]
+            given = like if enough else np.empty((len(known), 0))
+            fitted = None
+            if len(known) and (enough or not len(beside)):
+                fitted = kernels.ridge(given, values - np.tile(middle, (len(known), 1)), _PENALTIES)
+            self._learned[key] = _Anywhere(known, seen, middle, like, enough, fitted)
+        return self._learned[key]
+
+    def _far(
+        self, rows: Ints, back: Ints, ahead: Ints, k: int, model: _Anywhere, asked_for: tuple[Ints, Ints, Ints]
+    ) -> Floats:
+        """`samples` of rows whose neighbours tell nothing, by their observed attributes alone."""
+        holes, gap, beside = asked_for
+        if model.fitted is None and len(beside):
+            return self._alike(rows, back, ahead, holes, gap, k, beside[:0])
+        lines = np.where((back == 0) & (ahead == 0), np.nan, np.tile(model.middle, (len(rows), 1)))
+        if model.fitted is None:
+            return np.repeat(lines[:, None], k, axis=1)
+        alike = np.ascontiguousarray(self.columns[model.seen][:, rows].T)
+        weights, errors = model.fitted
+        asked = alike if model.enough else alike[:, :0]
+        return _around(lines + _with_one(asked) @ weights, errors, model.like, alike, k)
 
     def _to_learn_from(self, holes: Ints, gap: Ints, beside: Ints) -> tuple[Ints, Ints]:
         """Rows with neighbours as far off, in their partition, that have the attributes of the holes; and by which.
@@ -237,6 +261,29 @@ class _Series:
         share = np.where(back == 0, 1.0, np.where(ahead == 0, 0.0, share))
         found: Floats = low + share[:, None] * (high - low)
         return found
+
+
+@dataclass(frozen=True)
+class _Anywhere:
+    """What is learned from rows wherever they are: ``like`` are the ``seen`` columns of the ``known`` rows.
+
+    ``fitted`` are weights and errors; of ``enough`` rows they go by these columns.
+    """
+
+    known: Ints
+    seen: Ints
+    middle: Floats
+    like: Floats
+    enough: bool
+    fitted: tuple[Floats, Floats] | None
+
+
+def _around(predicted: Floats, errors: Floats, like: Floats, alike: Floats, k: int) -> Floats:
+    """What was predicted, with the errors of the rows most alike."""
+    spread = not like.shape[1]
+    near = np.tile(_spread(len(like), 3 * k), (len(alike), 1)) if spread else _nearest(like, alike, 3 * k)
+    found: Floats = predicted[:, None] + every_third(errors[near])
+    return found
 
 
 def _spread(n: int, k: int) -> Ints:
