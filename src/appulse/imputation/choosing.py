@@ -37,6 +37,7 @@ _LEAST_ROWS = 16
 # Times the best score after so many rounds: further ones are not going to make up for that.
 _HOPELESS = (np.inf, 2.5, 2.0, 1.7)
 _SPARSE, _MANY = 0.15, 128  # share of values missing and runs of them: with fewer and more two rounds are enough
+_PLENTY = 512  # runs of which a half tells as much
 # Shares of the stream that no period is likely to have.
 _SHIFTS = (0.381966, 0.618034, 0.236068, 0.763932)
 
@@ -285,7 +286,7 @@ def _taken_out(missing: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
     rounds: list[NDArray[np.bool_]] = []
     runs = int((missing[1:] > missing[:-1]).sum())
     shifts = _SHIFTS[:2] if runs >= _MANY and missing.mean() <= _SPARSE else _SHIFTS
-    for i, shift in enumerate(shifts):
+    for i, shift in enumerate(shifts[:2] if runs >= _PLENTY else shifts):
         rolled = np.roll(missing, int(shift * n), axis=0)
         begins = rolled & ~np.vstack([np.zeros((1, d), np.bool_), rolled[:-1]])
         run = np.cumsum(begins.T).reshape(d, n).T  # numbers of runs, attribute by attribute
