@@ -131,6 +131,16 @@ def test_a_saved_imputer_is_named_by_its_folder(job: Path, spark: SparkSession) 
     assert repeated(found) == repeated(in_process(imputer))
 
 
+def test_rows_around_fill_the_sources_of_a_job(job: Path, spark: SparkSession) -> None:
+    own = '[imputer]\nkind = "SpeedImputer"\nspeeds = { a = 0.2 }\nwait = "4 seconds"\n'
+    begin, end = JOB.index("[imputer]"), JOB.index("[sink]")
+    assert changed(job, JOB[begin:end], own) == []
+    found = jobs.build(jobs.load(job), spark, streaming=False).toArrow()
+    assert repeated(found) == repeated(in_process(ap.SpeedImputer({"a": 0.2}, wait="4 seconds")))
+    assert len(found) > 50
+    assert "names an attribute 'c'" in changed(job, "speeds = { a", "speeds = { c")[0]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [

@@ -269,6 +269,18 @@ def sides(*frames: Any) -> list[ap.Stream[Any]]:
     ]
 
 
+def test_errors_of_attributes_are_on_spark_as_in_process(spark: SparkSession, tmp_path: Path) -> None:
+    found = table(cases()[:60])
+    frame = spark.read.parquet(str(files(tmp_path / "in", found, 100)))
+    for imputer in (imputer_of("speed", 10), ap.ZeroFill()):
+        told = [
+            ap.Stream(one, key="id", time="t", value=ap.Incomplete("x", "y", sigma=0.4), partition_by="room")
+            for one in (found, frame)
+        ]
+        here, there = (ap.impute(one, imputer).frame for one in told)
+        assert same(samples([there.toArrow()]), samples([here]))
+
+
 def test_an_unbounded_wait_has_no_call_behind_it_in_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     folder = files(tmp_path / "in", table(cases()), 200)
     left = stream(read_stream(spark, folder))

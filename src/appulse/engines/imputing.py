@@ -13,6 +13,7 @@ from appulse.arguments import NAME, NOTHING, either, has, mapping, one_of
 from appulse.errors import BadArgument, nearest
 from appulse.imputation.choosing import AutoImputer
 from appulse.imputation.in_time import LastValueImputer
+from appulse.imputation.noise import with_noise
 from appulse.model.encode import holes_of
 from appulse.model.filled import FILLED, column_of, split_ways
 from appulse.model.stream import stream_names
@@ -64,7 +65,7 @@ def bound(imputer: Any, model: Incomplete) -> Fill:
             "of typical rows (ap.AutoImputer().chosen), or name an imputer with a repository."
         )
     fill: Fill = imputer.bind(model.columns)
-    return fill
+    return with_noise(fill, model.deviations)
 
 
 def refuse_in_order(encodings: Sequence[Encoding]) -> None:

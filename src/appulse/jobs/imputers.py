@@ -11,10 +11,11 @@ from pydantic import AfterValidator, Field, model_validator
 from appulse.errors import BadArgument, nearest
 from appulse.imputation.dependencies import DifferentialDependency, from_toml
 from appulse.imputation.imputer import DependencyImputer
+from appulse.imputation.in_time import LastValueImputer, SpeedImputer
 from appulse.imputation.regression import RegressionImputer
 from appulse.imputation.simple import MeanImputer, NearestImputer, ZeroFill
 from appulse.imputation.versions import SavedImputer
-from appulse.jobs.fields import Number, Place, Table, Text
+from appulse.jobs.fields import Duration, Number, Place, Table, Text
 from appulse.jobs.sources import DataTable
 
 __all__ = ["ImputerTable", "RepositoryTable"]
@@ -25,8 +26,11 @@ _OPTIONS = {
     "NearestImputer": ("repository", "k"),
     "MeanImputer": ("repository",),
     "ZeroFill": (),
+    "LastValueImputer": ("wait",),
+    "SpeedImputer": ("speeds", "wait"),
     "SavedImputer": ("path",),
 }
+_AROUND = ("LastValueImputer", "SpeedImputer")
 _NEEDED = {"repository": "a table with format and path", "path": "the folder that the imputer was saved to"}
 
 
@@ -57,7 +61,14 @@ class ImputerTable(Table):
     """An imputer of `appulse` by its name, ``kind``, with its arguments."""
 
     kind: Literal[
-        "DependencyImputer", "RegressionImputer", "NearestImputer", "MeanImputer", "ZeroFill", "SavedImputer"
+        "DependencyImputer",
+        "RegressionImputer",
+        "NearestImputer",
+        "MeanImputer",
+        "ZeroFill",
+        "SavedImputer",
+        "LastValueImputer",
+        "SpeedImputer",
     ] = "DependencyImputer"
     repository: RepositoryTable | None = None
     rules: Place | None = None
@@ -67,6 +78,8 @@ class ImputerTable(Table):
     instances: Annotated[int, Field(ge=1)] | None = None
     k: Annotated[int, Field(ge=1)] | None = None
     path: Place | None = None
+    speeds: dict[Text, Annotated[Number, Field(ge=0)]] = {}
+    wait: Duration | None = None
 
     @model_validator(mode="after")
     def _has_what_its_kind_takes(self) -> ImputerTable:
@@ -88,6 +101,8 @@ class ImputerTable(Table):
         """The imputer; ``read`` makes a frame of a repository. Raises `BadArgument`."""
         if self.path is not None:
             return SavedImputer(place(self.path))
+        if self.kind in _AROUND:
+            return self._around()
         if self.repository is None:
             return ZeroFill()
         rows, few = read(self.repository), {} if self.k is None else {"k": self.k}
@@ -102,14 +117,32 @@ class ImputerTable(Table):
                 settings: dict[str, Any] = {"joint": self.joint, "marginal": self.marginal}
                 return DependencyImputer(rows, self.rules_at(place), instances=self.instances, **settings)
 
+    def _around(self) -> LastValueImputer | SpeedImputer:
+        if self.kind == "LastValueImputer":
+            return LastValueImputer(wait=self.wait)
+        return SpeedImputer(self.speeds, wait=self.wait)
+
     def unread(self, place: Callable[[str], str], columns: list[str] | None) -> Any:
         """In the imputer's place where nothing is to be read but rules: knows which ``columns`` the repository has."""
+        if self.kind in _AROUND:
+            return _Around(self._around())
         rules = self.rules_at(place) if self.kind == "DependencyImputer" else []
         for rule in rules:
             strange = [name for name in (*rule.reads, rule.dependent) if columns is not None and name not in columns]
             if strange:
                 raise BadArgument(f"The rule {rule} names {strange[0]!r}.{nearest(strange[0], columns or ())}")
         return _Unread(columns)
+
+
+class _Around:
+    """Binds as an imputer by the rows around would, and fills nothing."""
+
+    def __init__(self, imputer: LastValueImputer | SpeedImputer) -> None:
+        self.imputer = imputer
+
+    def bind(self, attributes: Sequence[str]) -> Any:
+        self.imputer.bind(attributes)  # raises for speeds of attributes that are not there
+        return _Unread(None).bind(tuple(attributes))
 
 
 class _Unread:

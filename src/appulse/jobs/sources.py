@@ -105,9 +105,10 @@ class IncompleteTable(Table):
 
     model: Literal["Incomplete"]
     columns: list[str]
+    sigma: Any = 0.0
 
     def build(self) -> Model:
-        return Incomplete(*self.columns)
+        return Incomplete(*self.columns, sigma=self.sigma)
 
 
 ModelTable = ExactTable | SamplesTable | GaussianTable | BallTable | PositionTable | IncompleteTable

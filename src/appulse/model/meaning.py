@@ -79,6 +79,10 @@ def of_model(model: Model) -> Meaning:
     found["columns"] = list(model.columns)
     if isinstance(model, Gaussian):
         found |= {_error_of(model): _spreads(model), "samples": model.samples}
+    elif isinstance(model, Incomplete):
+        same = not isinstance(model.sigma, tuple)
+        found["sigma"] = _spread(model.deviations[0]) if same else [real(s) for s in model.deviations]
+        return without_defaults(found, {"sigma": 0.0})
     elif isinstance(model, Ball):
         found |= {"radius": _spread(model.radius), "samples": model.samples}
     elif isinstance(model, Position):

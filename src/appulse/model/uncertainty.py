@@ -18,6 +18,8 @@ MOST_DIMENSIONS = 255
 MOST_IN_CLOSED_FORM = 3
 _SPREAD = either(Kind("a column name", NAME.take), Kind("a number that is finite and at least 0", NOT_NEGATIVE.take))
 _Spread: TypeAlias = Annotated[str | float, _SPREAD]
+_Sigma: TypeAlias = Annotated[float, NOT_NEGATIVE]
+_Sigmas: TypeAlias = Annotated[Sequence[float], several(NOT_NEGATIVE, "numbers, one per column")]
 _Spreads: TypeAlias = Annotated[Sequence[str | float], several(_SPREAD, "one of these per column")]
 _Shape: TypeAlias = Annotated[
     Sequence[str | float],
@@ -192,7 +194,9 @@ class Ball:
 class Incomplete:
     """d numeric columns, some of them missing (null or NaN) in some rows; needs an imputer, which makes samples of it.
 
-    A row that lacks all of them is a reject. Ren et al. 2019, Definition 2.1.
+    A row that lacks all of them is a reject. ``sigma`` is the standard deviation of a normal error that each attribute
+    has, known or filled: one for all, or one per column. Rows are then at least 64 deterministic points. Ren et al.
+    2019, Definition 2.1.
 
     >>> known = pa.table({"x": [1.0, 2.0, 3.0], "y": [10.0, 20.0, 30.0]})
     >>> rows = pa.table({"id": [1], "t": [0], "x": [2.1], "y": pa.array([None], pa.float64())})
@@ -202,12 +206,23 @@ class Incomplete:
     """
 
     columns: tuple[str, ...]
+    sigma: float | tuple[float, ...]
 
-    def __init__(self, *columns: Name) -> None:
-        object.__setattr__(self, "columns", _columns("Incomplete", columns))
+    def __init__(self, *columns: Name, sigma: _Sigma | _Sigmas = 0.0) -> None:
+        d = len(_columns("Incomplete", columns))
+        if isinstance(sigma, tuple | list) and len(sigma) != d:
+            raise BadArgument(f"Incomplete has {d} columns and {len(sigma)} sigmas. Give one sigma, or one per column.")
+        one = tuple(sigma) if isinstance(sigma, tuple | list) else sigma
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "sigma", one)
 
     __repr__ = brief
     form = Form.SAMPLES
+
+    @property
+    def deviations(self) -> tuple[float, ...]:
+        """The standard deviation of each attribute's error."""
+        return self.sigma if isinstance(self.sigma, tuple) else (self.sigma,) * len(self.columns)
 
 
 #: Errors of positions are normal in the plane tangent to the Earth, which only means something where they are small.

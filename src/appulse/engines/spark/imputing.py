@@ -33,6 +33,7 @@ from appulse.engines.spark.shared import driver_folder
 from appulse.engines.spark.tagged import arrow_schema, spark_type
 from appulse.imputation.choosing import AutoImputer
 from appulse.imputation.imputer import DependencyFill, DependencyImputer, stored
+from appulse.imputation.noise import NoisyFill
 from appulse.imputation.storage import write_file
 from appulse.imputation.versions import VersionedFill, chosen, mapped
 from appulse.model.filled import Beforehand
@@ -93,6 +94,13 @@ class SharedFill:
 
     def told(self, way: int) -> str:
         return self._source.get().told(way)
+
+
+def shared_fill(fill: Fill, spark: SparkSession) -> Fill:
+    """A fill for workers; one with an error keeps that, and shares what is behind it."""
+    if isinstance(fill, NoisyFill):
+        return NoisyFill(SharedFill(fill.whole, spark), fill.deviations)
+    return SharedFill(fill, spark)
 
 
 class _Source(Protocol):
@@ -187,7 +195,7 @@ def with_shared_fills(call: JoinCall, spark: SparkSession) -> JoinCall:
     encodings = []
     for encoding in call.encodings:
         if encoding.fill is not None and not isinstance(encoding.fill, Beforehand):
-            shared = known.setdefault(id(encoding.fill), SharedFill(encoding.fill, spark))
+            shared = known.setdefault(id(encoding.fill), shared_fill(encoding.fill, spark))
             encoding = replace(encoding, fill=shared)  # noqa: PLW2901 - the same, for workers
         encodings.append(encoding)
     return replace(call, streams=tuple(encodings))
@@ -213,7 +221,7 @@ def filled_frame(stream: Stream, imputer: Any, *, empty_rows: bool = False) -> t
         own: dict[str, Any] = {"on_reject": "collect", "options": Options(), "empty_rows": empty_rows}
         return filled_around_frame(stream, fill, added=(SAMPLES, WEIGHTS, TOLD), **own), True
     refuse_whole(fill, stream.name or "stream")
-    shared = SharedFill(fill, frame.sparkSession)
+    shared = shared_fill(fill, frame.sparkSession)
     added = [T.StructField(name, spark_type(filled_field(name).type)) for name in (SAMPLES, WEIGHTS, TOLD)]
     schema = T.StructType([*frame.schema.fields, *added])
     rows = replace(stream, frame=None)
