@@ -115,7 +115,6 @@ def prepared(name: str, frames: dict[str, Any]) -> dict[str, Any]:
     return frames
 
 
-@settings(max_examples=60)
 @given(st.sampled_from([*CALLS]), st.integers(0, 4), st.data())
 def test_a_row_may_be_withdrawn_until_its_tick_is_complete(name: str, lateness: int, data: st.DataObject) -> None:
     """The twin: a batch over the rows that came in time, without those withdrawn before their ticks were complete."""
@@ -138,7 +137,6 @@ def test_a_row_may_be_withdrawn_until_its_tick_is_complete(name: str, lateness: 
     assert rows_of(pa.concat_tables(tables)) == rows_of(call(*streams(name, whole)))
 
 
-@settings(max_examples=40)
 @given(st.integers(0, 4), st.data())
 def test_changes_of_queries_add_up_to_the_rows_that_stand(lateness: int, data: st.DataObject) -> None:
     """After each push, withdrawn before the tick is complete or not at all."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -83,7 +83,6 @@ MODELS: dict[str, ap.Position] = {
 }
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.integers(0, 1 << 30),
     st.sampled_from(tuple(MODELS)),

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from appulse.kernels.capsule import capsule_probability
@@ -26,7 +26,6 @@ def _found(
     return swept_probability(*path, covariance, np.array([0, 0, 1]), np.array(epsilon))
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     places,
     places,

@@ -141,7 +141,6 @@ def test_a_product_stops_before_any_of_it_is_made() -> None:
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
 def test_rows_matched_in_parts_match_the_same(data: st.DataObject) -> None:
     case = data.draw(query_strategies.selections(bad=True, most=12))
     whole = ap.match_queries(*case.framed(), case.query_table, probability=case.probability)

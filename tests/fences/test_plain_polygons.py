@@ -63,7 +63,6 @@ def test_cells_boxes_and_stars_go_once_around() -> None:
     assert not kernels.stars(*_corners([bent, twice])).any()
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.one_of(st.integers(0, 1 << 30), st.lists(_PLACES, min_size=3, max_size=7)), min_size=1, max_size=6),
     st.sampled_from((None, "wgs84")),
@@ -111,7 +110,6 @@ def test_what_is_no_such_polygon_is_left_to_shapely(text: bytes) -> None:
     assert len(found.rows) + len(found.bad) == 2
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=5), st.integers(0, 1 << 30))
 def test_regions_without_rasters_hold_the_same_places(counts: list[int], seed: int) -> None:
     """Added with rasters and without, and looked up by many readings or few before and after."""

@@ -368,7 +368,6 @@ def _check_meeting(left: _Side, right: _Side, epsilon: float, alpha: float) -> N
                     assert q < naive.threshold_of(alpha), f"verdict {v} on a pair of probability {q}"
 
 
-@settings(max_examples=80)
 @given(_meetings())
 def test_refinement_is_exact_and_bounds_never_contradict_it(meeting: tuple[_Side, _Side, float, float]) -> None:
     """Whatever was decided early is what the sum over all pairs of samples says."""
@@ -406,7 +405,6 @@ def _crowds(draw: st.DrawFn) -> tuple[_Side, _Side, float, float]:
     return left, right, draw(st.sampled_from((0.0, 0.5, 1.0, 2.0, 4.0))), draw(st.sampled_from((0.02, 0.1, 0.25, 0.5)))
 
 
-@settings(max_examples=40)
 @given(_crowds())
 def test_many_partners_at_once_are_as_one_by_one(meeting: tuple[_Side, _Side, float, float]) -> None:
     """Every pair, whatever the others are."""

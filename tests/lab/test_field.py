@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import appulse as ap
 from tests.helpers import sensing
@@ -30,7 +30,6 @@ def _members_at(events: pa.Table, time: int) -> dict[int, tuple[float, set[str]]
 
 
 @given(cases())
-@settings(max_examples=40, deadline=None)
 def test_memberships_are_the_events_by_sensor(case: Case) -> None:
     events = _events(case)
     rows = ap.lab.field.memberships(events).to_pylist()
@@ -45,7 +44,6 @@ def test_memberships_are_the_events_by_sensor(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=40, deadline=None)
 def test_readings_are_tagged_with_what_they_are_part_of(case: Case) -> None:
     events = _events(case)
     result = ap.lab.field.tagged(
@@ -62,7 +60,6 @@ def test_readings_are_tagged_with_what_they_are_part_of(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=40, deadline=None)
 def test_what_is_going_on(case: Case) -> None:
     events = _events(case)
     for time in (LATER + 3, LATER + 8, None):

@@ -120,7 +120,6 @@ def test_all_heads_together_answer_as_one_would_and_as_the_twin(case: tuple[Obse
     assert listed(outcome.answers) == listed(centralised(some, clusters)) == by_twin(some, clusters)
 
 
-@settings(max_examples=40)
 @given(cases(), st.sampled_from([KeySets(), Bloom(4, 2), Quotient(1)]), st.integers(1, 12))
 def test_filters_lose_nothing(case: tuple[Observations, Clusters, Settings], kind: Any, every: int) -> None:
     """Nor do ones that are often wrong."""
@@ -129,7 +128,6 @@ def test_filters_lose_nothing(case: tuple[Observations, Clusters, Settings], kin
     assert listed(outcome.answers) == listed(centralised(some, clusters))
 
 
-@settings(max_examples=40)
 @given(cases(), st.integers(0, 99))
 def test_fewer_heads_give_projections(case: tuple[Observations, Clusters, Settings], seed: int) -> None:
     """Of each answer some sensors, each with all its times, in the same order."""

@@ -177,7 +177,6 @@ def arguments(asked: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in asked.items() if name not in _OF_STREAMS}
 
 
-@settings(max_examples=80)
 @given(scans())
 def test_each_block_has_the_greatest_sum(scan: tuple[list[pa.Table], dict[str, Any]]) -> None:
     tables, asked = scan
@@ -189,7 +188,6 @@ def test_each_block_has_the_greatest_sum(scan: tuple[list[pa.Table], dict[str, A
         assert sorted(found["left_key"].to_pylist()) == sorted(lone)
 
 
-@settings(max_examples=40)
 @given(scans(), st.data())
 def test_pushed_in_any_cut_a_block_is_answered_once_it_has_ended(
     scan: tuple[list[pa.Table], dict[str, Any]], data: st.DataObject

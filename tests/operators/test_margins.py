@@ -34,7 +34,6 @@ def kinds(**settings: Any) -> Any:
     return st.sampled_from(EVERYTHING).flatmap(lambda kind: cases(**{**kind, **settings}, margins=True))
 
 
-@settings(max_examples=70)
 @given(kinds())
 def test_answers_and_rejects_are_those_of_the_twin(case: Case) -> None:
     """Every model under every window; rows with bad margins are rejects."""
@@ -64,7 +63,6 @@ def test_pushed_by_hand_in_any_cut(data: st.DataObject) -> None:
     naive.assert_same_rejects(rejects, expected.rejects)
 
 
-@settings(max_examples=40)
 @given(st.data())
 def test_tiles_answer_as_one_process_does(data: st.DataObject) -> None:
     """Reaches, and so tiles, have room for margins; restarts keep them."""

@@ -27,7 +27,6 @@ WINDOWS = ("time", "count", "delta", "tumble", "uncertain", "uncertain-delta")
 SAMPLED = ("exact", "samples", "weighted", "line", "ball")
 
 
-@settings(max_examples=70)
 @given(measured(models=("exact", "samples", "weighted", "line", "ball", "gaussian", "gaussians"), windows=WINDOWS))
 def test_answers_and_rejects_are_those_of_the_twin(case: Case) -> None:
     """Every model but those with covariances, under every window."""
@@ -78,7 +77,6 @@ def test_pushed_by_hand_in_any_cut(data: st.DataObject) -> None:
     naive.assert_same_rejects(rejects, expected.rejects)
 
 
-@settings(max_examples=40)
 @given(st.data())
 def test_tiles_answer_as_one_process_does(data: st.DataObject) -> None:
     case = data.draw(measured(windows=WINDOWS, lateness=True, everywhere=True))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -123,7 +123,6 @@ def call_of(case: Case, asked: dict[str, Any]) -> JoinCall:
     return resolve_nearest(streams, schemas, **asked, on_reject="collect", options=Options(), whole=False)
 
 
-@settings(max_examples=60)
 @given(questions())
 def test_the_nearest_rows_are_those_of_the_twin(question: tuple[Case, dict[str, Any]]) -> None:
     case, asked = question
@@ -131,7 +130,6 @@ def test_the_nearest_rows_are_those_of_the_twin(question: tuple[Case, dict[str, 
     assert reported([found], case, asked["by"]) == expected(case, asked)
 
 
-@settings(max_examples=40)
 @given(questions(windows=("time",), margins=False))
 def test_without_a_limit_the_nearest_of_all_in_the_window(question: tuple[Case, dict[str, Any]]) -> None:
     case, asked = question
@@ -141,7 +139,6 @@ def test_without_a_limit_the_nearest_of_all_in_the_window(question: tuple[Case, 
     assert reported([found], case, "distance") == expected(case, asked)
 
 
-@settings(max_examples=50)
 @given(st.data())
 def test_pushed_in_any_cut_a_row_is_answered_once_it_has_left(data: st.DataObject) -> None:
     case, asked = data.draw(questions(lateness=True))
@@ -161,7 +158,6 @@ def test_pushed_in_any_cut_a_row_is_answered_once_it_has_left(data: st.DataObjec
     assert len(engine.bucket.pairs) == 0
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 1 << 32),
     shape=st.tuples(st.integers(1, 300), st.integers(1, 300), st.integers(1, 5)),

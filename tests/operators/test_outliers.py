@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -86,7 +86,6 @@ def call_of(case: Case, asked: dict[str, Any]) -> JoinCall:
     return resolve_outliers(streams, schemas, **asked, on_reject="collect", options=Options())
 
 
-@settings(max_examples=60)
 @given(questions())
 def test_the_rows_with_few_partners_are_those_of_the_twin(question: tuple[Case, dict[str, Any]]) -> None:
     case, asked = question
@@ -94,7 +93,6 @@ def test_the_rows_with_few_partners_are_those_of_the_twin(question: tuple[Case, 
     assert reported([found], case) == expected(case, asked)
 
 
-@settings(max_examples=40)
 @given(st.data())
 def test_pushed_in_any_cut_a_row_is_reported_once_its_window_is_over(data: st.DataObject) -> None:
     case, asked = data.draw(questions(lateness=True))

@@ -69,7 +69,6 @@ def call(case: Case, how: str, **settings: Any) -> pa.Table:
     return result
 
 
-@settings(max_examples=50)
 @given(two, st.sampled_from(HOW))
 def test_the_rows_without_a_partner_are_those_of_the_twin(case: Case, how: str) -> None:
     found = call(case, how)
@@ -81,7 +80,6 @@ def test_the_rows_without_a_partner_are_those_of_the_twin(case: Case, how: str) 
         naive.assert_same_answers(found.filter(pc.is_valid(found["probability"])), inner)
 
 
-@settings(max_examples=40)
 @given(st.data())
 def test_each_comes_once_when_nobody_can_come_any_more(data: st.DataObject) -> None:
     """Pushed in any cut and order within the lateness: never before its window is over, never after the next push."""

@@ -149,7 +149,6 @@ def test_equals_the_twin(case: Case) -> None:
 
 
 @given(cases(), st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
 def test_no_order_or_batch_changes_an_event(case: Case, chance: Any) -> None:
     check_order(case, chance, operator)
 
@@ -227,7 +226,6 @@ def check_released(data: st.DataObject, case: Case) -> None:
         assert mine.to_pylist() == theirs.to_pylist()
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_what_has_left_the_log_is_told_all_the_same(data: st.DataObject) -> None:
     check_released(data, data.draw(cases()))
@@ -240,7 +238,6 @@ def test_what_has_left_the_log_is_told_all_the_same_long(data: st.DataObject) ->
     check_released(data, data.draw(cases()))
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_buckets_tell_the_same(data: st.DataObject) -> None:
     """In a played Spark: whatever is cut, forgotten or tried twice."""
@@ -255,7 +252,6 @@ def test_buckets_tell_the_same_long(data: st.DataObject) -> None:
 
 
 @given(cases(), st.sampled_from([None, 0.3]))
-@settings(max_examples=40, deadline=None)
 def test_regions_of_like_slopes(case: Case, resolution: float | None) -> None:
     case = replace(case, where=None)
     readings = judged(case.rows, "slope", 6, resolution)
@@ -266,7 +262,6 @@ def test_regions_of_like_slopes(case: Case, resolution: float | None) -> None:
 
 
 @given(cases())
-@settings(max_examples=40, deadline=None)
 def test_regions_are_what_events_add_up_to(case: Case) -> None:
     regions = sensing.phenomena(case.table, **case.arguments(), emit="regions").to_pylist()
     found = [(row["time"], row["phenomenon"], row["value"], tuple(row["sensors"])) for row in regions]

@@ -58,19 +58,16 @@ def test_equals_the_twin_long(case: Case) -> None:
 
 
 @given(near(), st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
 def test_no_order_or_batch_changes_an_event(case: Case, chance: Any) -> None:
     check_order(case, chance, operator)
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
 def test_buckets_tell_the_same(data: st.DataObject) -> None:
     check_stage(data, data.draw(near()))
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
 def test_what_has_left_the_log_is_told_all_the_same(data: st.DataObject) -> None:
     check_released(data, data.draw(near()))
 
@@ -84,7 +81,6 @@ def test_in_a_played_spark_long(data: st.DataObject) -> None:
 
 
 @given(near())
-@settings(max_examples=40, deadline=None)
 def test_regions_are_what_events_add_up_to(case: Case) -> None:
     regions = sensing.phenomena(case.table, **case.arguments(), emit="regions").to_pylist()
     found = [(row["time"], row["phenomenon"], row["value"], tuple(row["sensors"])) for row in regions]
@@ -92,7 +88,6 @@ def test_regions_are_what_events_add_up_to(case: Case) -> None:
 
 
 @given(near())
-@settings(max_examples=40, deadline=None)
 def test_regions_of_like_slopes(case: Case) -> None:
     case = replace(case, where=None)
     readings = judged(case.rows, "slope", 6, 0.0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -73,7 +73,6 @@ def by_vectors(frame: Any, name: str, **more: Any) -> ap.Stream:
     return ap.Stream(frame, key="k", time="t", value=ap.Exact("v"), name=name, **more)
 
 
-@settings(max_examples=40, deadline=None)
 @given(joins())
 def test_vectors_are_joined_as_points_in_columns(question: Any) -> None:
     """Blocks of products find the pairs that a walk through a grid finds, and that many in pushes of any size."""
@@ -159,7 +158,6 @@ def test_leading_axes_are_chosen_where_they_save_products(monkeypatch: pytest.Mo
     assert len(found) == (near.sum() - 600) // 2 > 100
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1 << 30), st.sampled_from([1, 3]), st.sampled_from([np.inf, 3.0]), st.integers(1, 20))
 def test_the_nearest_vectors_are_those_of_a_tree(seed: int, k: int, limit: float, older: int) -> None:
     chance = np.random.default_rng(seed)
@@ -227,7 +225,6 @@ def cosine(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.
     return found
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1 << 30), st.sampled_from([2, 30]), st.sampled_from([1e-8, 0.3, 1.0, 2.0]))
 def test_cosine_goes_by_direction(seed: int, d: int, epsilon: float) -> None:
     """Rows of any lengths, as lists and as columns; at the rim of epsilon rounding decides."""

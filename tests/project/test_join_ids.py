@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -94,7 +94,6 @@ def cases(draw: st.DrawFn) -> tuple[list[Matrix], ap.DependencyImputer, Question
     return streams, imputer, Question(epsilon, alpha, draw(st.integers(1, 9)))
 
 
-@settings(max_examples=40, deadline=None)
 @given(cases(), st.sets(st.sampled_from(STEPS)))
 def test_any_steps_answer_as_imputing_everything_first(
     case: tuple[list[Matrix], ap.DependencyImputer, Question], off: set[str]
@@ -110,7 +109,6 @@ def test_any_steps_answer_as_imputing_everything_first(
             assert found.counts["reported"] == len(stands)
 
 
-@settings(max_examples=40, deadline=None)
 @given(cases(), st.sampled_from(STEPS))
 def test_every_pair_is_counted_once(case: tuple[list[Matrix], ap.DependencyImputer, Question], off: str) -> None:
     streams, imputer, question = case

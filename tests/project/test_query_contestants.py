@@ -128,7 +128,6 @@ def joins(draw: st.DrawFn, d: int) -> JoinQueries:
 # --- selection queries ----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
 @given(st.data())
 def test_contestants_answer_as_all_pairs_do(data: st.DataObject) -> None:
     d = data.draw(st.integers(1, 3))
@@ -265,7 +264,6 @@ def test_the_index_holds_each_query_once(n: int) -> None:
 # --- window joins ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
 @given(st.data())
 def test_window_joins_answer_as_nested_loops_do(data: st.DataObject) -> None:
     queries = data.draw(joins(2))

@@ -74,7 +74,6 @@ def _cases(draw: st.DrawFn) -> tuple[Sides, Question, int]:
     return (sides[0], sides[1]), question, ticks
 
 
-@settings(max_examples=80)
 @given(_cases())
 def test_scan_and_grid_answer_as_brute_force_tick_by_tick(case: tuple[Sides, Question, int]) -> None:
     sides, question, ticks = case
@@ -89,7 +88,6 @@ def test_scan_and_grid_answer_as_brute_force_tick_by_tick(case: tuple[Sides, Que
             assert found.counts["reported"] == len(stands)
 
 
-@settings(max_examples=40)
 @given(_cases())
 def test_runs_of_many_ticks_find_the_same_and_count_every_pair(case: tuple[Sides, Question, int]) -> None:
     sides, question, ticks = case

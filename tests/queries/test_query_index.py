@@ -10,7 +10,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from appulse.kernels import boxes as kernels
@@ -101,7 +101,6 @@ counts = st.sampled_from((0, 1, 3, 17, 64, 65, 200))
 
 
 @given(_pools(), st.data())
-@settings(max_examples=50)
 def test_the_index_says_what_every_box_says(pool: _Pool, data: st.DataObject) -> None:
     """Parts come one after the other, with ever more axes, and are asked for in between."""
     index, parts, axes = BoxIndex(), [], 1
@@ -118,7 +117,6 @@ def test_the_index_says_what_every_box_says(pool: _Pool, data: st.DataObject) ->
 
 
 @given(_pools(), st.data())
-@settings(max_examples=40)
 def test_what_is_removed_is_found_no_more(pool: _Pool, data: st.DataObject) -> None:
     """Before, while and after trees are merged, and under other numbers, which entries are given again and again."""
     axes, entries = len(pool.axes), 60
@@ -185,7 +183,6 @@ def test_rows_without_a_value_and_beyond_all_bounds_side_by_side(cluster: int | 
 
 
 @given(_pools(), st.sampled_from(CLUSTERS), st.sampled_from((16, 20, 64)))
-@settings(max_examples=40)
 def test_too_little_room_on_the_way_down_loses_nothing(pool: _Pool, cluster: int, front: int) -> None:
     """Room for blocks grows when one cluster needs more; what the clusters before it found stays."""
     part = pool.boxes(len(pool.axes), 2000, 2000)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -167,7 +167,6 @@ CLOSE: dict[str, Any] = {"epsilon": 1.5, "probability": 0.2, "window": 6}
 
 
 @pytest.mark.filterwarnings("ignore::appulse.LateRows")
-@settings(max_examples=40)
 @given(rows, rows, st.sampled_from(["last", "speed"]), waits, st.integers(1, 9))
 def test_a_join_by_hand_is_as_over_the_tables(
     left: list[Row], right: list[Row], kind: str, wait: int | None, cut: int

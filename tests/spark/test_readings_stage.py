@@ -100,7 +100,6 @@ def _check_released(data: st.DataObject) -> None:
     assert told(answers) == told(sensing.sensor_join(case.table, **arguments))
 
 
-@settings(max_examples=70, deadline=None)
 @given(st.data())
 def test_what_has_left_the_log_met_all_it_could(data: st.DataObject) -> None:
     _check_released(data)
@@ -113,7 +112,6 @@ def test_what_has_left_the_log_met_all_it_could_long(data: st.DataObject) -> Non
     _check_released(data)
 
 
-@settings(max_examples=70, deadline=None)
 @given(st.data())
 def test_buckets_answer_as_the_twin(data: st.DataObject) -> None:
     _check(data)
@@ -162,7 +160,6 @@ def test_a_value_that_most_sensors_hold_is_answered_by_all_buckets() -> None:
     assert told(pa.concat_tables([*found, *spark.end()[0]])) == expected(case)
 
 
-@settings(max_examples=40, deadline=None)
 @given(cases())
 def test_blocks_say_what_was_packed(case: Case) -> None:
     call = sensing.resolved_sensors(case.table, **case.arguments(), partition_by=("room",), carry=["note"])

@@ -91,7 +91,6 @@ def test_a_played_spark_withdraws_as_one_process_does(data: st.DataObject) -> No
     _check(case, data.draw(twin.steps(case)), data)
 
 
-@settings(max_examples=40)
 @given(st.data())
 def test_rows_behind_a_withdrawn_one_move_up_in_tiles(data: st.DataObject) -> None:
     """Withdrawals of rows that windows hold, with rows before and after them; and of rows that never came."""
@@ -218,7 +217,6 @@ def test_a_restart_of_spark_withdraws_rows_of_windows(spark: SparkSession, tmp_p
     assert [(row["key"], row["reason"]) for row in rejects.to_pylist()] == [(99, "no such row")]
 
 
-@settings(max_examples=60)
 @given(st.sampled_from([*held.CALLS, "reference"]), st.integers(0, 3), st.data())
 def test_pairs_that_wait_are_withdrawn_with_their_rows(name: str, lateness: int, data: st.DataObject) -> None:
     """Tiles that forget, lag and fail, and whose plan changes; the twin is a batch over what stands as rows leave."""
