@@ -52,7 +52,8 @@ def table(found: Sequence[Row]) -> pa.Table:
 
 
 def stream(frame: Any, **more: Any) -> ap.Stream[Any]:
-    return ap.Stream(frame, key="id", time="t", value=ap.Incomplete("x", "y"), partition_by="room", name="left", **more)
+    own = {"value": ap.Incomplete("x", "y")} | more
+    return ap.Stream(frame, key="id", time="t", partition_by="room", name="left", **own)
 
 
 def twin(found: Sequence[Row], kind: str, wait: int | None) -> dict[int, Any]:
@@ -167,23 +168,20 @@ CLOSE: dict[str, Any] = {"epsilon": 1.5, "probability": 0.2, "window": 6}
 
 
 @pytest.mark.filterwarnings("ignore::appulse.LateRows")
-@given(rows, rows, st.sampled_from(["last", "speed"]), waits, st.integers(1, 9))
+@given(rows, rows, st.sampled_from(["last", "speed"]), waits, st.integers(1, 9), st.sampled_from([0.0, 0.3]))
 def test_a_join_by_hand_is_as_over_the_tables(
-    left: list[Row], right: list[Row], kind: str, wait: int | None, cut: int
+    left: list[Row], right: list[Row], kind: str, wait: int | None, cut: int, sigma: float
 ) -> None:
     """And both are as the join over what was filled beforehand, with what was filled by what."""
-    imputer = imputer_of(kind, wait)
+    imputer, value = imputer_of(kind, wait), ap.Incomplete("x", "y", sigma=sigma)
     sides = {"left": sorted(left, key=lambda row: row[2]), "right": sorted(right, key=lambda row: row[2])}
     whole = ap.similarity_join(
-        stream(table(sides["left"])),
-        ap.Stream(table(sides["right"]), key="id", time="t", value=ap.Incomplete("x", "y"), partition_by="room"),
+        stream(table(sides["left"]), value=value),
+        ap.Stream(table(sides["right"]), key="id", time="t", value=value, partition_by="room"),
         imputer=imputer,
         **CLOSE,
     )
-    bare = [
-        ap.Stream(None, key="id", time="t", value=ap.Incomplete("x", "y"), partition_by="room", name=name)
-        for name in sides
-    ]
+    bare = [ap.Stream(None, key="id", time="t", value=value, partition_by="room", name=name) for name in sides]
     join = ap.SimilarityJoin(*bare, imputer=imputer, **CLOSE)
     times = sorted({row[2] for own in sides.values() for row in own})
     parts = [join.push(**{name: table([]) for name in sides})]
@@ -193,7 +191,7 @@ def test_a_join_by_hand_is_as_over_the_tables(
     parts.append(join.drain())
     assert pairs_of(*parts) == pairs_of(whole)
     assert pairs_of(join.rejects()) == pairs_of(ap.rejects(whole))
-    filled = [ap.impute(stream(table(own)), imputer) for own in sides.values()]
+    filled = [ap.impute(stream(table(own), value=value), imputer) for own in sides.values()]
     filled[1] = ap.Stream(filled[1].frame, key="id", time="t", value=filled[1].value, partition_by="room")
     expected = ap.similarity_join(*filled, **CLOSE)
     assert pairs_of(whole.drop_columns(["left_filled", "right_filled"])) == pairs_of(expected)

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 import numpy as np
 import pyarrow as pa
 
-from appulse.engines.imputing import SAMPLES, TOLD, WEIGHTS, check_filled, filled_field, filled_values, read_holes
+from appulse.engines.imputing import (
+    SAMPLES,
+    TOLD,
+    WEIGHTS,
+    bound,
+    check_filled,
+    filled_field,
+    filled_values,
+    read_holes,
+)
 from appulse.engines.local import Local
 from appulse.engines.options import Options
 from appulse.engines.surviving import LocalSurviving, SurvivingCall, resolve_surviving
@@ -61,7 +70,7 @@ def around_of(imputer: Any, names: Sequence[str], streams: Sequence[Stream]) -> 
         one = given.get(name)
         if one is None or isinstance(one, str | AutoImputer | Beforehand) or not isinstance(stream.value, Incomplete):
             continue
-        fill = one.bind(stream.value.columns)
+        fill = bound(one, stream.value)
         if is_around(fill):
             if stream.order == "arrival":
                 raise BadArgument(

@@ -15,7 +15,7 @@ from appulse.imputation.choosing import AutoImputer
 from appulse.imputation.in_time import LastValueImputer
 from appulse.imputation.noise import with_noise
 from appulse.model.encode import holes_of
-from appulse.model.filled import FILLED, column_of, split_ways
+from appulse.model.filled import FILLED, Beforehand, column_of, split_ways
 from appulse.model.stream import stream_names
 from appulse.model.strings import Labels
 from appulse.model.times import to_micros
@@ -64,6 +64,8 @@ def bound(imputer: Any, model: Incomplete) -> Fill:
             "imputer='auto' chooses by whole frames, in process, and here rows come piece by piece. Choose on a frame "
             "of typical rows (ap.AutoImputer().chosen), or name an imputer with a repository."
         )
+    if isinstance(imputer, Beforehand):  # its errors are in what was filled
+        return imputer
     fill: Fill = imputer.bind(model.columns)
     return with_noise(fill, model.deviations)
 
