@@ -1,4 +1,4 @@
-"""``appulse demo``: a job in under a minute, ending with a picture."""
+"""``appulse demo``: a job in a minute or two, ending with a picture."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="The folder for data, answers and picture.")] = Path("out/demo"),
     json: Annotated[bool, typer.Option("--json", help="The list of demos as JSON.")] = False,
 ) -> None:
-    """List the demos, or run one: a job in under a minute, ending with a picture."""
+    """List the demos, or run one: a job in a minute or two, ending with a picture."""
     if name is None:
         _list(as_json=json)
         return

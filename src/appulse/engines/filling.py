@@ -159,6 +159,10 @@ class FillingBucket(TickBucket):
         """Bytes held."""
         return super().nbytes + int(self._held.nbytes)
 
+    def own(self, rows: Objects) -> int:
+        """In front of a call, that counts them."""
+        return 0 if self.call.added == BEFOREHAND else len(rows)
+
     @property
     def due(self) -> int | None:
         """The oldest time that waits for its tick, or until it has waited long enough."""
