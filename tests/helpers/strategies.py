@@ -487,7 +487,7 @@ def _uncertain(draw: DrawFn, streams: Sequence[ap.Stream]) -> ap.UncertainCountW
     return ap.UncertainCountWindow(size, confidence, method=method, max_rows=most)
 
 
-def _ordered(table: pa.Table, stream: ap.Stream, d: int) -> pa.Table:
+def ordered(table: pa.Table, stream: ap.Stream, d: int) -> pa.Table:
     """Without rows whose order among those of their time the twin does not know: a window that counts depends on it.
 
     These are rows of one nested key and another, and different rows of one key whose centres are the same, or means
@@ -583,7 +583,7 @@ def cases(
         for shape, name in zip(shapes, names, strict=True)
     )
     if kind != "time":
-        tables = [_ordered(table, stream, d) for table, stream in zip(tables, streams, strict=True)]
+        tables = [ordered(table, stream, d) for table, stream in zip(tables, streams, strict=True)]
     scale = 1000.0 if first in (*PLACES, *ALTITUDES) else 1.0
     epsilon: Any = scale * (100.0 if easy else draw(st.sampled_from(EPSILONS)))
     if first in ALTITUDES and not margins and draw(st.booleans()):
