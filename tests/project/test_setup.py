@@ -213,11 +213,11 @@ def test_the_site_has_an_environment_of_its_own_without_appulse(
 
 def test_an_environment_that_a_link_points_to_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(subprocess, "run", lambda command, **_: EnvBuilder(clear=True).create(command[-1]))
-    shared, link = tmp_path / "shared", tmp_path / "link"
-    shared.mkdir()
-    (shared / "kept").touch()
-    link.symlink_to(shared)
+    elsewhere, link = tmp_path / "elsewhere", tmp_path / "link"
+    elsewhere.mkdir()
+    (elsewhere / "kept").touch()
+    link.symlink_to(elsewhere)
     setup.make(setup.Environment(link))
-    assert (shared / "kept").exists()
+    assert (elsewhere / "kept").exists()
     assert (link / "pyvenv.cfg").exists()
     assert not link.is_symlink()
