@@ -12,7 +12,7 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -58,6 +58,7 @@ def test_files_come_in_order_of_time(tmp_path: Path, ending: str) -> None:
 times = st.one_of(st.none(), st.floats(0, 20), st.just(float("nan")))
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.lists(times, max_size=12), st.sampled_from([0.5, 1.0, 60.0]), st.integers(1, 4))
 def test_each_row_comes_once_when_it_is_due(given: list[float | None], speed: float, most: int) -> None:
     """Against a walk over the rows one by one; rows without a time come with the one before."""

@@ -115,6 +115,7 @@ def prepared(name: str, frames: dict[str, Any]) -> dict[str, Any]:
     return frames
 
 
+@settings(max_examples=60)
 @given(st.sampled_from([*CALLS]), st.integers(0, 4), st.data())
 def test_a_row_may_be_withdrawn_until_its_tick_is_complete(name: str, lateness: int, data: st.DataObject) -> None:
     """The twin: a batch over the rows that came in time, without those withdrawn before their ticks were complete."""

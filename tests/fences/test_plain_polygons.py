@@ -63,6 +63,7 @@ def test_cells_boxes_and_stars_go_once_around() -> None:
     assert not kernels.stars(*_corners([bent, twice])).any()
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.one_of(st.integers(0, 1 << 30), st.lists(_PLACES, min_size=3, max_size=7)), min_size=1, max_size=6),
     st.sampled_from((None, "wgs84")),

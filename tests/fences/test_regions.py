@@ -59,6 +59,7 @@ def test_the_mass_is_that_of_quadrature(seed: int, x: float, y: float, sigma: fl
     assert found == pytest.approx(naive.mass(shape, x, y, sigma, sigma), abs=1e-9)
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1 << 30), st.floats(-4, 4), st.floats(-4, 4), st.sampled_from((1.0, 0.3, 0.01)), st.booleans())
 def test_errors_of_any_covariance_have_the_mass_of_quadrature(
     seed: int, x: float, y: float, thin: float, on_earth: bool

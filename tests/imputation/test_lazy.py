@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -96,6 +96,7 @@ def told(table: pa.Table) -> Counter[str]:
     return Counter(map(repr, rows))
 
 
+@settings(max_examples=60)
 @given(cases())
 def test_by_hand_answers_come_as_if_all_had_been_filled_first(case: dict[str, Any]) -> None:
     known = np.random.default_rng(case["seed"]).integers(-3, 4, (9, 3)) / 2

@@ -368,6 +368,7 @@ def _check_meeting(left: _Side, right: _Side, epsilon: float, alpha: float) -> N
                     assert q < naive.threshold_of(alpha), f"verdict {v} on a pair of probability {q}"
 
 
+@settings(max_examples=80)
 @given(_meetings())
 def test_refinement_is_exact_and_bounds_never_contradict_it(meeting: tuple[_Side, _Side, float, float]) -> None:
     """Whatever was decided early is what the sum over all pairs of samples says."""

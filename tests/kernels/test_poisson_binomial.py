@@ -365,6 +365,7 @@ def test_eviction_is_exact(streams: list[_Stream], rule: _Rule) -> None:
     _check_eviction(streams, rule)
 
 
+@settings(max_examples=80)
 @given(st.data())
 def test_eviction_goes_by_approximations(data: st.DataObject) -> None:
     """All three of them, by the formulas of the paper."""

@@ -177,6 +177,7 @@ def arguments(asked: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in asked.items() if name not in _OF_STREAMS}
 
 
+@settings(max_examples=80)
 @given(scans())
 def test_each_block_has_the_greatest_sum(scan: tuple[list[pa.Table], dict[str, Any]]) -> None:
     tables, asked = scan

@@ -38,6 +38,7 @@ def tables_as(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(whole, "_FROM", request.param)
 
 
+@settings(max_examples=60)
 @given(st.data())
 def test_no_pair_is_dismissed_wrongly_and_no_answer_changes(data: st.DataObject) -> None:
     """Joins of any kind, under every window, by every index."""

@@ -34,6 +34,7 @@ def kinds(**settings: Any) -> Any:
     return st.sampled_from(EVERYTHING).flatmap(lambda kind: cases(**{**kind, **settings}, margins=True))
 
 
+@settings(max_examples=70)
 @given(kinds())
 def test_answers_and_rejects_are_those_of_the_twin(case: Case) -> None:
     """Every model under every window; rows with bad margins are rejects."""

@@ -27,6 +27,7 @@ WINDOWS = ("time", "count", "delta", "tumble", "uncertain", "uncertain-delta")
 SAMPLED = ("exact", "samples", "weighted", "line", "ball")
 
 
+@settings(max_examples=70)
 @given(measured(models=("exact", "samples", "weighted", "line", "ball", "gaussian", "gaussians"), windows=WINDOWS))
 def test_answers_and_rejects_are_those_of_the_twin(case: Case) -> None:
     """Every model but those with covariances, under every window."""

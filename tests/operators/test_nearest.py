@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -123,6 +123,7 @@ def call_of(case: Case, asked: dict[str, Any]) -> JoinCall:
     return resolve_nearest(streams, schemas, **asked, on_reject="collect", options=Options(), whole=False)
 
 
+@settings(max_examples=60)
 @given(questions())
 def test_the_nearest_rows_are_those_of_the_twin(question: tuple[Case, dict[str, Any]]) -> None:
     case, asked = question
@@ -139,6 +140,7 @@ def test_without_a_limit_the_nearest_of_all_in_the_window(question: tuple[Case, 
     assert reported([found], case, "distance") == expected(case, asked)
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_pushed_in_any_cut_a_row_is_answered_once_it_has_left(data: st.DataObject) -> None:
     case, asked = data.draw(questions(lateness=True))

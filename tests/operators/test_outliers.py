@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -86,6 +86,7 @@ def call_of(case: Case, asked: dict[str, Any]) -> JoinCall:
     return resolve_outliers(streams, schemas, **asked, on_reject="collect", options=Options())
 
 
+@settings(max_examples=60)
 @given(questions())
 def test_the_rows_with_few_partners_are_those_of_the_twin(question: tuple[Case, dict[str, Any]]) -> None:
     case, asked = question

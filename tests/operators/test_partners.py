@@ -69,6 +69,7 @@ def call(case: Case, how: str, **settings: Any) -> pa.Table:
     return result
 
 
+@settings(max_examples=50)
 @given(two, st.sampled_from(HOW))
 def test_the_rows_without_a_partner_are_those_of_the_twin(case: Case, how: str) -> None:
     found = call(case, how)

@@ -149,6 +149,7 @@ def test_equals_the_twin(case: Case) -> None:
 
 
 @given(cases(), st.randoms(use_true_random=False))
+@settings(max_examples=50, deadline=None)
 def test_no_order_or_batch_changes_an_event(case: Case, chance: Any) -> None:
     check_order(case, chance, operator)
 
@@ -226,6 +227,7 @@ def check_released(data: st.DataObject, case: Case) -> None:
         assert mine.to_pylist() == theirs.to_pylist()
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_what_has_left_the_log_is_told_all_the_same(data: st.DataObject) -> None:
     check_released(data, data.draw(cases()))
@@ -238,6 +240,7 @@ def test_what_has_left_the_log_is_told_all_the_same_long(data: st.DataObject) ->
     check_released(data, data.draw(cases()))
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_buckets_tell_the_same(data: st.DataObject) -> None:
     """In a played Spark: whatever is cut, forgotten or tried twice."""

@@ -58,6 +58,7 @@ def test_equals_the_twin_long(case: Case) -> None:
 
 
 @given(near(), st.randoms(use_true_random=False))
+@settings(max_examples=50, deadline=None)
 def test_no_order_or_batch_changes_an_event(case: Case, chance: Any) -> None:
     check_order(case, chance, operator)
 

@@ -36,6 +36,7 @@ places: Any = cases(models=PLACES, dimensions=(2,), windows=WINDOWS)
 # --- equal to the twin ------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=60)
 @given(places)
 def test_answers_and_rejects_are_those_of_the_twin(case: Case) -> None:
     """Exact places and circles of error, over the poles and the 180th meridian, under every window."""
@@ -68,6 +69,7 @@ def test_pushed_by_hand_in_any_cut_the_answers_are_those_of_one_call(data: st.Da
 # --- with an altitude -------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=50)
 @given(cases(models=ALTITUDES, dimensions=(3,), windows=WINDOWS, most=4))
 def test_places_with_an_altitude_are_those_of_the_twin(case: Case) -> None:
     """In a ball or a cylinder; the twin integrates by adaptive quadrature."""

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -100,11 +100,13 @@ def told(result: pa.Table) -> Counter[Any]:
 
 
 @given(cases())
+@settings(max_examples=80, deadline=None)
 def test_equals_the_twin(case: Case) -> None:
     assert told(sensing.sensor_join(case.table, **case.arguments())) == expected(case)
 
 
 @given(cases(), st.sampled_from(operator.SWEEPS), st.randoms(use_true_random=False))
+@settings(max_examples=50, deadline=None)
 def test_no_sweep_order_or_batch_changes_an_answer(case: Case, sweep: str, chance: Any) -> None:
     rows = list(case.rows)
     chance.shuffle(rows)
@@ -138,6 +140,7 @@ def test_values_within_reach_of_bins_and_of_rounding() -> None:
 
 
 @given(cases())
+@settings(max_examples=50, deadline=None)
 def test_small_rooms_change_nothing(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"_SLICE": 4, "_ROOM": 2, "_LABELS": 1, "_LEAST": 1, "_FEW": 1}.items():
@@ -227,6 +230,7 @@ def judged(rows: Any, kind: str, over: int, resolution: float | None) -> list[na
 
 
 @given(cases(), st.sampled_from([("summary", 0.7), ("pattern", None), ("slope", None), ("slope", 0.3)]))
+@settings(max_examples=60, deadline=None)
 def test_sensors_that_did_alike(case: Case, asked: tuple[str, float | None]) -> None:
     """By mean and spread, slope and signs of steps, over six seconds."""
     kind, resolution = asked
@@ -489,6 +493,7 @@ def test_many_readings_by_many_sensors() -> None:
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from((8, 40, 200)), st.sampled_from(SWEEPS))
+@settings(max_examples=60)
 def test_what_nobody_asked_of_is_met_by_those_who_ask(chance: Random, span: int, sweep: str) -> None:
     """Many occurrences of a value come between two probes of it: they are put in order at once."""
     join = SensorJoin(SensorPlan(span, pa.int64(), carries=True, sweep=sweep))

@@ -135,6 +135,7 @@ def _check_pushes(case: strategies.Case, pushes: Sequence[dict[int, list[int]]],
     assert told == sorted(f"{behind / 1e6:.6f}" for behind in late.values())
 
 
+@settings(max_examples=70)
 @given(st.data())
 def test_any_order_within_the_lateness_gives_the_same_answers(data: st.DataObject) -> None:
     """In pushes of any size, and no row is late."""
@@ -146,6 +147,7 @@ def test_any_order_within_the_lateness_gives_the_same_answers(data: st.DataObjec
     _check_pushes(case, pushes, data.draw(st.sampled_from(("auto", "grid"))))
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_rows_later_than_the_lateness_leave_once_and_say_how_late_they_were(data: st.DataObject) -> None:
     """All others are answered as if the late ones had never been."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -37,6 +37,7 @@ def _check(case: strategies.Case, steps: list[twin.Step], *, bare: bool) -> None
             naive.assert_same_changes(answers, expected)
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_pairs_are_those_of_the_twin(data: st.DataObject) -> None:
     """Withdrawals before their row, with it and after it, by key and time or by values, under every window."""
@@ -44,6 +45,7 @@ def test_pairs_are_those_of_the_twin(data: st.DataObject) -> None:
     _check(case, data.draw(twin.steps(case)), bare=data.draw(st.booleans()))
 
 
+@settings(max_examples=80)
 @given(st.data())
 def test_rows_behind_a_withdrawn_one_move_up(data: st.DataObject) -> None:
     """Withdrawals of rows that windows hold, with rows before and after them."""

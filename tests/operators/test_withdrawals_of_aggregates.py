@@ -64,6 +64,7 @@ def rows_of(found: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(tuple(round(v, 6) if isinstance(v, float) else v for v in row) for row in rows)
 
 
+@settings(max_examples=60)
 @given(stories(), st.sampled_from(WINDOWS), st.booleans())
 def test_rows_withdrawn_before_their_tick_is_complete_never_came(story: Any, window: Any, bare: bool) -> None:
     engine = by_hand(window, 1000)
@@ -76,6 +77,7 @@ def test_rows_withdrawn_before_their_tick_is_complete_never_came(story: Any, win
     assert len(engine.rejects()) == 0
 
 
+@settings(max_examples=60)
 @given(stories(), st.sampled_from((ap.TimeWindow(3), ap.TumblingWindow("3 seconds"))), st.integers(0, 3))
 def test_later_ticks_are_those_of_the_rows_that_stand_then(story: Any, window: Any, lateness: int) -> None:
     """The twin: after each push, the ticks that it completes, of a batch over the rows that stand."""
@@ -133,6 +135,7 @@ class Twin:
         return g, t, round(sum(row["x"] * row["p"] for row in rows), 6), round(sum(row["p"] for row in rows), 6)
 
 
+@settings(max_examples=60)
 @given(stories(), st.sampled_from((ap.CountWindow(2), ap.TumblingWindow(3))), st.integers(0, 3))
 def test_windows_of_rows_close_up(story: Any, window: Any, lateness: int) -> None:
     engine, twin = by_hand(window, lateness), Twin(window, lateness)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -70,6 +70,7 @@ def frames_of(push: dict[str, tuple[list[Row], list[Row]]]) -> dict[str, pa.Tabl
     return {side: pa.concat_tables([table(own[0], "add"), table(own[1], "remove")]) for side, own in push.items()}
 
 
+@settings(max_examples=80)
 @given(st.sampled_from([*CALLS, "reference"]), st.integers(0, 3), st.data())
 def test_rows_that_leave_are_answered_by_those_that_stand(name: str, lateness: int, data: st.DataObject) -> None:
     """The twin: after each push, of the rows that leave with it, a batch over the rows that stand."""
@@ -131,6 +132,7 @@ def test_under_windows_of_rows_those_behind_move_up(name: str, data: st.DataObje
     _check_by_rows(name, case, asked, steps)
 
 
+@settings(max_examples=60)
 @given(st.sampled_from((1, 2)), st.data())
 def test_rows_of_a_window_are_withdrawn_one_by_one(fewer_than: int, data: st.DataObject) -> None:
     """Withdrawals of rows that windows hold, with rows before and after them."""

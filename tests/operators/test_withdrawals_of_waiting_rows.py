@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -119,6 +119,7 @@ def frames_of(push: dict[str, tuple[list[Row], list[Row]]]) -> dict[str, pa.Tabl
     return {side: pa.concat_tables([table(own[0], "add"), table(own[1], "remove")]) for side, own in push.items()}
 
 
+@settings(max_examples=60)
 @given(st.sampled_from([*CALLS]), st.integers(0, 4), st.data())
 def test_a_row_may_be_withdrawn_until_it_is_answered(name: str, lateness: int, data: st.DataObject) -> None:
     """The twin: a batch over the rows that came in time, without those withdrawn before they were answered."""

@@ -74,6 +74,7 @@ def _cases(draw: st.DrawFn) -> tuple[Sides, Question, int]:
     return (sides[0], sides[1]), question, ticks
 
 
+@settings(max_examples=80)
 @given(_cases())
 def test_scan_and_grid_answer_as_brute_force_tick_by_tick(case: tuple[Sides, Question, int]) -> None:
     sides, question, ticks = case

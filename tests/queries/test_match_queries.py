@@ -38,6 +38,7 @@ def test_rows_match_the_queries_of_the_slow_twin(data: st.DataObject) -> None:
     naive_queries.assert_same(found, case.expected())
 
 
+@settings(max_examples=60)
 @given(st.data())
 def test_a_set_that_changes_answers_push_by_push(data: st.DataObject) -> None:
     """Queries come and go between pushes, and see all rows of the push that brings them."""
@@ -75,6 +76,7 @@ def _pushed(case: query_strategies.Case, changing: query_strategies.Changing) ->
     return [*found, by_hand.drain()], by_hand
 
 
+@settings(max_examples=60)
 @given(st.data())
 def test_window_joins_by_push_answer_as_the_slow_twin(data: st.DataObject) -> None:
     """Each push answers what its rows complete, under windows in rows what is complete by then; queries come and go.
@@ -410,6 +412,7 @@ def test_few_answers_are_not_announced(recwarn: pytest.WarningsRecorder) -> None
     assert not recwarn.list
 
 
+@settings(max_examples=60)
 @given(query_strategies.joins(arity=(2, 3), uncertain=False))
 def test_an_estimate_of_few_choices_is_their_number(case: query_strategies.Case) -> None:
     """What is drawn is then all there is; and to look leaves no trace."""

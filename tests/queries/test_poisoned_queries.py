@@ -153,6 +153,7 @@ def _of(answers: pa.Table, known: int) -> list[tuple[Any, ...]]:
     return sorted(row for row in zip(*answers.to_pydict().values(), strict=True) if row[0] < known)
 
 
+@settings(max_examples=80)
 @given(texts())
 def test_a_text_is_a_condition_or_a_refusal(text: str) -> None:
     """By itself, as a filter, and as a query: in each it is the same rows, or no error but the package's own."""
@@ -165,6 +166,7 @@ def test_a_text_is_a_condition_or_a_refusal(text: str) -> None:
     assert (found["key"].to_pylist(), bool(refused)) == (kept or [], kept is None)
 
 
+@settings(max_examples=50)
 @given(
     st.lists(texts(), min_size=1, max_size=6), st.lists(st.sampled_from(FINE), min_size=1, max_size=5), st.booleans()
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -133,6 +133,7 @@ def _cases(draw: st.DrawFn) -> Case:
     )
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_aggregates_are_those_of_the_slow_twin(data: st.DataObject) -> None:
     """Count, sum and mean of each query at each tick, over possible worlds; at once, and by push."""

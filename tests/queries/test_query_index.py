@@ -10,7 +10,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from appulse.kernels import boxes as kernels
@@ -101,6 +101,7 @@ counts = st.sampled_from((0, 1, 3, 17, 64, 65, 200))
 
 
 @given(_pools(), st.data())
+@settings(max_examples=50)
 def test_the_index_says_what_every_box_says(pool: _Pool, data: st.DataObject) -> None:
     """Parts come one after the other, with ever more axes, and are asked for in between."""
     index, parts, axes = BoxIndex(), [], 1

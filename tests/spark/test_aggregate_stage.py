@@ -128,6 +128,7 @@ def _check(data: st.DataObject) -> None:
     assert rows_of(rejects) == sorted(map(repr, local.rejects))
 
 
+@settings(max_examples=80)
 @given(st.data())
 def test_buckets_answer_as_pushes_do(data: st.DataObject) -> None:
     _check(data)

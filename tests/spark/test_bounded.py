@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import appulse as ap
 from tests.helpers import hands, strategies
@@ -35,6 +35,7 @@ def _check(bounded: pa.Table, exact: pa.Table, threshold: float) -> None:
             assert row["probability"] - 1e-12 <= true["probability"] <= row["probability_upper"] + 1e-12
 
 
+@settings(max_examples=50)
 @given(strategies.cases(bad=False, most=6, windows=("time", "uncertain")))
 def test_pairs_are_the_same_and_the_truth_lies_inside(case: strategies.Case) -> None:
     call = ap.self_join if case.self_join else ap.similarity_join

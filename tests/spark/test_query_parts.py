@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appulse.engines.queries.call import LocalQueries, resolve_queries
@@ -31,6 +31,7 @@ def _engine(case: Case, table: pa.Table) -> LocalQueries:
     return engine
 
 
+@settings(max_examples=80)
 @given(st.data())
 def test_parts_answer_as_the_slow_twin(data: st.DataObject) -> None:
     """Any conditions over certain and uncertain rows: each row is sent, whole, to the parts that may know it."""

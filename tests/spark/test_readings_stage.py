@@ -100,6 +100,7 @@ def _check_released(data: st.DataObject) -> None:
     assert told(answers) == told(sensing.sensor_join(case.table, **arguments))
 
 
+@settings(max_examples=70, deadline=None)
 @given(st.data())
 def test_what_has_left_the_log_met_all_it_could(data: st.DataObject) -> None:
     _check_released(data)
@@ -112,6 +113,7 @@ def test_what_has_left_the_log_met_all_it_could_long(data: st.DataObject) -> Non
     _check_released(data)
 
 
+@settings(max_examples=70, deadline=None)
 @given(st.data())
 def test_buckets_answer_as_the_twin(data: st.DataObject) -> None:
     _check(data)

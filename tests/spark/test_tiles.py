@@ -124,6 +124,7 @@ def _check_drained(data: st.DataObject) -> None:
     assert rows_of(found) == rows_of(expected)
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_tiles_answer_as_one_process_does_once_drained(data: st.DataObject) -> None:
     """Windows of any kind, matches or changes, new versions of the plan: all is answered in the end, and once."""

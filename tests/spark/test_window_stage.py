@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -92,6 +92,7 @@ def _played(case: Case, changing: Changing, data: st.DataObject, slack: int) -> 
         return [_told(answers, spark.call) for answers in (*found, spark.end()[0])]
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_queries_that_change_are_answered_batch_by_batch(data: st.DataObject) -> None:
     """By the set of the micro-batch, in one bucket; with rows that were held before a query came. Logs begin anew."""
@@ -102,6 +103,7 @@ def test_queries_that_change_are_answered_batch_by_batch(data: st.DataObject) ->
         naive_queries.assert_same(ours, theirs, f"push {i}: ")
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_what_is_forgotten_is_what_is_forgotten_in_process(data: st.DataObject) -> None:
     """Also by workers that replay the log: windows reach as far as they did then, whatever queries came since."""

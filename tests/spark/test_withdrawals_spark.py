@@ -217,6 +217,7 @@ def test_a_restart_of_spark_withdraws_rows_of_windows(spark: SparkSession, tmp_p
     assert [(row["key"], row["reason"]) for row in rejects.to_pylist()] == [(99, "no such row")]
 
 
+@settings(max_examples=60)
 @given(st.sampled_from([*held.CALLS, "reference"]), st.integers(0, 3), st.data())
 def test_pairs_that_wait_are_withdrawn_with_their_rows(name: str, lateness: int, data: st.DataObject) -> None:
     """Tiles that forget, lag and fail, and whose plan changes; the twin is a batch over what stands as rows leave."""

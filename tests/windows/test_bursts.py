@@ -114,6 +114,7 @@ def _in_bursts(data: st.DataObject) -> tuple[strategies.Case, dict[str, Fraction
     return replace(case, streams=tuple(streams), tables=tuple(tables), window=window), known
 
 
+@settings(max_examples=80)
 @given(st.data())
 def test_pairs_are_those_of_the_twin(data: st.DataObject) -> None:
     """In process, at once; the twin enumerates worlds."""
@@ -219,6 +220,7 @@ def test_spark_says_the_same(spark: SparkSession) -> None:
     naive.assert_same_answers(there.toArrow(), naive.answers_of(here))
 
 
+@settings(max_examples=60)
 @given(chains(), st.lists(st.integers(-3, 3), min_size=8, max_size=8), st.sampled_from([1.0, 3.0, 100.0]), st.data())
 def test_sums_and_counts_are_those_of_possible_worlds(
     given: tuple[list[Fraction], Fraction], values: list[int], length: float, data: st.DataObject

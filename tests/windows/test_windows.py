@@ -35,12 +35,14 @@ def _check_twin(case: strategies.Case) -> None:
     naive.assert_same_changes(replace(case, emit="changes").run(), case.expected_changes())
 
 
+@settings(max_examples=60)
 @given(strategies.cases(windows=KINDS, most=8))
 def test_answers_rejects_and_changes_are_those_of_the_twin(case: strategies.Case) -> None:
     """Count, delta and tumbling windows over one to four streams, in groups or not."""
     _check_twin(case)
 
 
+@settings(max_examples=50)
 @given(strategies.cases(most=6))
 def test_changes_under_time_windows_are_those_of_the_twin(case: strategies.Case) -> None:
     """A pair leaves when the first of its rows does."""
@@ -116,6 +118,7 @@ def _odds(table: pa.Table) -> list[tuple[Any, ...]]:
     return sorted((*(str(row[name]) for name in _SIDES), row["probability"]) for row in table.to_pylist())
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_the_changes_so_far_add_up_to_what_stands(data: st.DataObject) -> None:
     """After any push, and at the end: the running sum of changes is the standing answer, from scratch too."""
@@ -170,6 +173,7 @@ def test_a_pair_leaves_in_the_push_that_moves_the_frontier_beyond_it() -> None:
     assert len(join.current()) == 1, "b may still bring a row of time 10"
 
 
+@settings(max_examples=50)
 @given(strategies.cases(windows=ALL, bad=False, most=6))
 def test_what_stands_in_the_end_is_a_join_from_scratch(case: strategies.Case) -> None:
     """At the last tick."""
@@ -203,6 +207,7 @@ def test_changes_add_up_at_every_tick(case: strategies.Case) -> None:
 # --- order of arrival, silence, the end -------------------------------------------------------------------------
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_in_order_of_arrival_every_push_comes_after_the_one_before(data: st.DataObject) -> None:
     """As if the times of each push were all later than those of the push before; nothing waits, nothing is late."""

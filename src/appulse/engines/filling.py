@@ -48,7 +48,7 @@ _ADDED = (SAMPLES, WEIGHTS, TOLD)
 
 
 class Around(Fill, Protocol):
-    """A fill by the rows around that tells when later rows change nothing."""
+    """A fill by the rows around that reports when later rows change nothing."""
 
     wait: int | None
 
@@ -58,7 +58,7 @@ class Around(Fill, Protocol):
 
 
 def is_around(fill: Fill | None) -> TypeGuard[Around]:
-    """Whether a fill tells when rows are settled."""
+    """Whether a fill reports when rows are settled."""
     return hasattr(fill, "settled")
 
 

@@ -37,7 +37,7 @@ _LEAST_ROWS = 16
 # Times the best score after so many rounds: further ones are not going to make up for that.
 _HOPELESS = (np.inf, 2.5, 2.0, 1.7)
 _SPARSE, _MANY = 0.15, 128  # share of values missing and runs of them: with fewer and more two rounds are enough
-_PLENTY = 512  # runs of which a half tells as much
+_PLENTY = 512  # runs of which a half says as much
 # Shares of the stream that no period is likely to have.
 _SHIFTS = (0.381966, 0.618034, 0.236068, 0.763932)
 

@@ -50,7 +50,7 @@ class NoisyFill:
         return getattr(self.whole, "explain", None)
 
     def meaning(self) -> Meaning:
-        """That of the fill: the error is told by the stream's value."""
+        """That of the fill: the error is described by the stream's value."""
         return self.whole.meaning()
 
     def told(self, way: int) -> str:
@@ -63,7 +63,7 @@ class NoisyFill:
 
 @dataclass(frozen=True)
 class NoisyAround(NoisyFill):
-    """The same of a fill by the rows around that tells when it is settled."""
+    """The same of a fill by the rows around that reports when it is settled."""
 
     whole: AroundFill
 
