@@ -11,6 +11,8 @@ from appulse.kernels.near_regions import Curve, Reach, Readings, nearby
 from appulse.kernels.region_matches import chance_bounds, decided_by, next_readings, place_chance
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from appulse.kernels.arrays import Floats, Ints
     from appulse.kernels.geodesic import Earth
     from appulse.kernels.region_index import RegionIndex
@@ -35,15 +37,26 @@ class Visits(NamedTuple):
     real: Floats
 
 
+class Events(NamedTuple):
+    """What happened: (n, 4), (n, 2) and (n, 1 or 2), in as few bytes as hold it, as there may be many.
+
+    ``which`` is the row of the reading, the fence, the kind and the readings of the visit so far; ``when`` the time and
+    the begin of the visit; ``chances`` the probability and, where it is asked for, the highest one.
+    """
+
+    which: NDArray[np.int32]
+    when: Ints
+    chances: Floats
+
+
 class Terms(NamedTuple):
     """The last time at which each fence holds, and the number of its condition (-1: none); both empty without terms.
 
-    The conditions that hold of reading r are ``held[begin[row[r]] : begin[row[r] + 1]]``, in order.
+    The conditions that hold of row i of the readings are ``held[begin[i] : begin[i + 1]]``, in order.
     """
 
     ends: Ints
     condition: Ints
-    row: Ints
     begin: Ints
     held: Ints
 
@@ -74,21 +87,32 @@ def _more(whole: Ints, real: Floats) -> tuple[Ints, Floats]:
 
 
 @exact_kernel
-def _holds(terms: Terms, fence: int, r: int, time: int) -> bool:
+def _more_events(events: Events, share: float) -> Events:
+    """Twice the room, or what there will be if readings go on as in this ``share`` of them."""
+    which, when, chances = events
+    n = which.shape[0]
+    room = max(2 * n, int(1.1 * n / share))
+    other = Events(np.empty((room, 4), np.int32), np.empty((room, 2), np.int64), np.empty((room, chances.shape[1])))
+    other.which[:n], other.when[:n], other.chances[:n] = which, when, chances
+    return other
+
+
+@exact_kernel
+def _holds(terms: Terms, fence: int, row: int, time: int) -> bool:
     """Whether a fence holds for a reading."""
     if time > terms.ends[fence]:
         return False
     wanted = terms.condition[fence]
     if wanted < 0:
         return True
-    low, high = terms.begin[terms.row[r]], terms.begin[terms.row[r] + 1]
+    low, high = terms.begin[row], terms.begin[row + 1]
     while low < high:
         middle = (low + high) >> 1
         if terms.held[middle] < wanted:
             low = middle + 1
         else:
             high = middle
-    return bool(low < terms.begin[terms.row[r] + 1] and terms.held[low] == wanted)
+    return bool(low < terms.begin[row + 1] and terms.held[low] == wanted)
 
 
 @exact_kernel
@@ -133,19 +157,20 @@ def watch(
     regions: Regions,
     curve: Curve,
     readings: Readings,
+    rows: Ints,
     visits: Visits,
     rules: Rules,
     terms: Terms,
     earth: Earth,
     on_earth: bool,
-) -> tuple[Ints, Floats, Ints, Floats]:
+) -> tuple[Events, Ints, Floats]:
     """What happened, and the visits that go on, as `Visits`. A visit to a fence that holds no longer is forgotten.
 
-    Of each event: thing, fence, kind, time, begin of the visit, its readings and the row of its reading; its
-    probability and the highest one. Readings are numbered as rows behind the given visits.
+    ``rows`` numbers the readings; in what is returned they stand behind the given visits.
     """
-    room = 64 + min(_MANY, 4 * readings.thing.shape[0])
-    happened, chances, events = np.empty((room, 7), np.int64), np.empty((room, 2)), 0
+    room, width = 64 + min(_MANY, 4 * readings.thing.shape[0]), 2 if rules.highest else 1
+    happened = Events(np.empty((room, 4), np.int32), np.empty((room, 2), np.int64), np.empty((room, width)))
+    events = 0
     kept, highest, going = np.empty((64, 7), np.int64), np.empty((64, 2)), 0
     # Of a visit also the reading that may have the highest probability, -1: none, and what that is at most.
     own, best, inside = np.empty((8, 8), np.int64), np.empty((8, 3)), 0
@@ -177,17 +202,17 @@ def watch(
                 last = first + near.many[r - begin]
                 exact, exists = readings.scale[r, 0] == np.inf, readings.exists[r]
             for at in range(first, last):
-                if not limited or _holds(terms, near.region[at], r, time):
+                if not limited or _holds(terms, near.region[at], rows[r], time):
                     mark[near.region[at]], where[near.region[at]] = r + 1, at
             # What was inside before: it may have dwelt by now, and have left.
             stay = 0
             for k in range(inside):
-                if events + 2 > happened.shape[0]:
-                    happened, chances = _more(happened, chances)
+                if events + 2 > happened.which.shape[0]:
+                    happened = _more_events(happened, (r + 1) / (n + 1))
                 due = own[k, 2] + rules.dwell
                 waits = rules.dwell >= 0 and own[k, 3] == 0 and due <= own[k, 5]
                 if waits and (due < time or (at_end and rules.last and due == time)):
-                    _record(happened, chances, events, own, best, k, DWELL, due, best[k, 1])
+                    _record(happened, events, own, best, k, DWELL, due, best[k, 1])
                     events, own[k, 3], waits = events + 1, 1, False
                 if own[k, 5] < time:
                     continue
@@ -202,7 +227,7 @@ def watch(
                         free = near.free[where[fence]]
                         # Deep inside the integral is known.
                         decided, p = decided_by(free, exists, rules.leave), exists if free >= _SURE else -1.0
-                    elif exact or (limited and not _holds(terms, fence, r, time)):
+                    elif exact or (limited and not _holds(terms, fence, rows[r], time)):
                         p = 0.0
                     mark[fence] = 0
                     low, most = 0.0, 1.0
@@ -218,11 +243,11 @@ def watch(
                     ahead = r + 1 < n and readings.thing[r + 1] == thing and readings.time[r + 1] < due
                     if p < 0.0 and not rules.highest and (not stays or (waits and not ahead)):
                         p = place_chance(regions, fence, readings, r, earth, on_earth)
-                    own[k, 6] = m + r
+                    own[k, 6] = m + rows[r]
                     if not stays:
                         if own[k, 7] >= 0:
                             _settle(own, best, k, regions, readings, earth, on_earth)
-                        _record(happened, chances, events, own, best, k, EXIT, time, p)
+                        _record(happened, events, own, best, k, EXIT, time, p)
                         events += 1
                         continue
                     own[k, 4] += 1
@@ -230,7 +255,7 @@ def watch(
                         _offer(own, best, k, r, low, min(exists, most), regions, readings, earth, on_earth)
                     best[k, 0], best[k, 1] = max(best[k, 0], p), p
                     if waits and due == time:
-                        _record(happened, chances, events, own, best, k, DWELL, due, p)
+                        _record(happened, events, own, best, k, DWELL, due, p)
                         events, own[k, 3] = events + 1, 1
                 elif own[k, 7] >= 0:
                     _settle(own, best, k, regions, readings, earth, on_earth)
@@ -264,14 +289,14 @@ def watch(
                     continue
                 if inside == own.shape[0]:
                     own, best = _more(own, best)
-                if events == happened.shape[0]:
-                    happened, chances = _more(happened, chances)
+                if events == happened.which.shape[0]:
+                    happened = _more_events(happened, (r + 1) / (n + 1))
                 own[inside, 0], own[inside, 1], own[inside, 2] = thing, fence, time
                 own[inside, 3], own[inside, 4] = 0, 1
                 own[inside, 5] = terms.ends[fence] if limited else NEVER
-                own[inside, 6], own[inside, 7] = m + r, r if later else -1
+                own[inside, 6], own[inside, 7] = m + rows[r], r if later else -1
                 best[inside, 0], best[inside, 1], best[inside, 2] = p, p, most
-                _record(happened, chances, events, own, best, inside, ENTER, time, p)
+                _record(happened, events, own, best, inside, ENTER, time, p)
                 events, inside = events + 1, inside + 1
             r += 1
         for k in range(inside):
@@ -279,26 +304,29 @@ def watch(
                 kept, highest = _more(kept, highest)
             kept[going], highest[going] = own[k, :7], best[k, :2]
             going += 1
-    return happened[:events], chances[:events], kept[:going], highest[:going]
+    which, when, chances = happened
+    return Events(which[:events], when[:events], chances[:events]), kept[:going], highest[:going]
 
 
 @inlined_kernel
-def _record(
-    happened: Ints, chances: Floats, at: int, own: Ints, best: Floats, k: int, kind: int, time: int, probability: float
-) -> None:
-    happened[at, 0], happened[at, 1], happened[at, 2], happened[at, 3] = own[k, 0], own[k, 1], kind, time
-    happened[at, 4], happened[at, 5], happened[at, 6] = own[k, 2], own[k, 4], own[k, 6]
-    chances[at, 0], chances[at, 1] = probability, best[k, 0]
+def _record(events: Events, at: int, own: Ints, best: Floats, k: int, kind: int, time: int, probability: float) -> None:
+    which, when, chances = events
+    which[at, 0], which[at, 1], which[at, 2], which[at, 3] = own[k, 6], own[k, 1], kind, own[k, 4]
+    when[at, 0], when[at, 1] = time, own[k, 2]
+    chances[at, 0] = probability
+    if chances.shape[1] > 1:
+        chances[at, 1] = best[k, 0]
 
 
 @exact_kernel
-def columns(happened: Ints, chances: Floats, order: Ints) -> tuple[Ints, Ints, Ints, Ints, Floats, Ints, Ints, Floats]:
-    """Events in an order: row, fence, kind, time, probability, begin of the visit, its readings, the highest one."""
+def columns(events: Events, order: Ints) -> tuple[Ints, Ints, Ints, Ints, Floats, Ints]:
+    """Events in an order: row, fence, kind, time, probability, begin of the visit."""
     n = order.shape[0]
-    whole, real = np.empty((7, n), np.int64), np.empty((2, n))
+    whole, probability = np.empty((5, n), np.int64), np.empty(n)
     for k in range(n):
         at = order[k]
-        for column in range(7):
-            whole[column, k] = happened[at, column]
-        real[0, k], real[1, k] = chances[at, 0], chances[at, 1]
-    return whole[6], whole[1], whole[2], whole[3], real[0], whole[4], whole[5], real[1]
+        for column in range(3):
+            whole[column, k] = events.which[at, column]
+        whole[3, k], whole[4, k] = events.when[at, 0], events.when[at, 1]
+        probability[k] = events.chances[at, 0]
+    return whole[0], whole[1], whole[2], whole[3], probability, whole[4]

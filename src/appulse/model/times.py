@@ -165,7 +165,7 @@ def from_micros(micros: NDArray[np.int64], kind: pa.DataType, unit: str) -> pa.A
     if pa.types.is_decimal(kind):  # exact; through a double 0.1 would come out as 0.100000000000000006
         least = Decimal(1).scaleb(-kind.scale)
         return pa.array([(Decimal(m) * times / per).quantize(least, context=_WIDE) for m in micros.tolist()], kind)
-    return _in(kind, pa.array(micros * times / per), safe=False)
+    return _in(kind, pa.array((micros * times if times > 1 else micros) / per), safe=False)
 
 
 def _in(kind: pa.DataType, values: pa.Array, *, safe: bool = True) -> pa.Array:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels import crossings as kernels
-from appulse.kernels.fences import ENTER, EXIT
+from appulse.kernels.fences import ENTER, EXIT, Events
 from appulse.kernels.tangent import leads
 from appulse.model.covariance import flat_part, whitening
 from appulse.model.positions import degree_scale, degrees_of, metres_of_degrees
@@ -34,11 +34,10 @@ _FOREVER = np.iinfo(np.int64).max
 
 
 class Crossed(NamedTuple):
-    """Crossings: the keys of the readings before, and for each an event as `appulse.kernels.fences.watch` has it."""
+    """Crossings: the keys of the readings before, and an event for each."""
 
     key: Bytes
-    whole: NDArray[np.int64]
-    probability: NDArray[np.float64]
+    events: Events
 
 
 class Passing(NamedTuple):
@@ -82,8 +81,9 @@ class Crossings:
         found = Passing(found.leg[free], found.fence[free], found.probability[free], found.at[free])
         time, zeros = legs.rows.time[found.leg], np.zeros(len(found.leg), np.int64)
         when = time + np.floor(found.at * (legs.end[found.leg] - time)).astype(np.int64)
-        whole = np.column_stack([zeros, found.fence, zeros + CROSS, when, time, zeros, zeros])
-        return Crossed(legs.rows.key.take(found.leg), whole, found.probability)
+        which = np.column_stack([np.arange(len(zeros)), found.fence, zeros + CROSS, zeros]).astype(np.int32)
+        events = Events(which, np.column_stack([when, time]), found.probability[:, None])
+        return Crossed(legs.rows.key.take(found.leg), events)
 
     def _ways(self, *columns: NDArray[np.float64]) -> kernels.Ways:
         """Arrays of one layout: for another one the kernels would be compiled again."""
@@ -139,9 +139,10 @@ def _along(
     return degrees
 
 
-def stays_of(visits: NDArray[np.int64], events: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of visits before some events, and of those that enter by them: thing, fence, begin and end (n, 4)."""
-    entered, left = events[events[:, 2] == ENTER], events[events[:, 2] == EXIT]
+def stays_of(visits: NDArray[np.int64], events: Events, thing: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of visits before some events of things, and of those that enter by them: thing, fence, begin and end (n, 4)."""
+    whole = np.column_stack([thing, events.which[:, 1:3], events.when])  # thing, fence, kind, time, begin
+    entered, left = whole[whole[:, 2] == ENTER], whole[whole[:, 2] == EXIT]
     begun = np.vstack([visits[:, :3], entered[:, [0, 1, 3]]])
     ends = {tuple(row): end for row, end in zip(left[:, [0, 1, 4]].tolist(), left[:, 3].tolist(), strict=True)}
     end = [ends.get(tuple(row), _FOREVER) for row in begun.tolist()]

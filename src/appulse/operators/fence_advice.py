@@ -150,8 +150,10 @@ def _visits(
     none = kernels.Visits(np.empty((0, 7), np.int64), np.empty((0, 2)))
     arrays, index, curve = regions.arrays, regions.search.index, regions.search.curve
     around = earth or NO_EARTH, earth is not None
-    found, _, kept, _ = kernels.watch(index, arrays, curve, readings, none, rules, NO_TERMS, *around)
-    over = found[found[:, 2] == kernels.EXIT][:, [0, 1, 4, 3]]
+    rows = np.arange(len(readings.thing))
+    found, kept, _ = kernels.watch(index, arrays, curve, readings, rows, none, rules, NO_TERMS, *around)
+    row, fence, kind, _ = found.which.T
+    over = np.column_stack([readings.thing[row], fence, found.when[:, ::-1]])[kind == kernels.EXIT]
     going = np.column_stack([kept[:, :3], np.full(len(kept), last + 1)])
     whole = np.vstack([over, going])
     return whole[np.lexsort((whole[:, 2], whole[:, 1], whole[:, 0]))]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: What kernels are given in a plane, and of fences that hold at all times and for all readings.
 NO_EARTH = Earth(1.0, 1.0)
 _NONE = np.empty(0, np.int64)
-NO_TERMS = kernels.Terms(_NONE, _NONE, _NONE, _NONE, _NONE)
+NO_TERMS = kernels.Terms(_NONE, _NONE, _NONE, _NONE)
 _FOREVER, _WORD = np.iinfo(np.int64).max, 63
 
 
@@ -116,6 +116,7 @@ class Happened(NamedTuple):
     """Events, in order of time: of which reading they are, at which fence, of which kind, when, and of which visit.
 
     ``key`` has the keys of readings, with the columns that they carry, and ``row`` the place of each event's there.
+    ``readings`` and ``highest`` are 0 where the highest probability is not asked for.
     """
 
     key: Bytes
@@ -171,26 +172,24 @@ class Fences:
             begin, numbers = (
                 (np.zeros(len(order) + 1, np.int64), _NONE) if held_of is None else (held_of.offsets, held_of.values)
             )
-            terms = kernels.Terms(self.terms.ends, self.terms.condition, order, begin, numbers)
-        found, chances, kept, best = kernels.watch(
+            terms = kernels.Terms(self.terms.ends, self.terms.condition, begin, numbers)
+        found, kept, best = kernels.watch(
             regions.search.index,
             regions.arrays,
             regions.search.curve,
             readings,
+            order,
             visits,
             rules,
             terms,
             plan.earth or NO_EARTH,
             plan.earth is not None,
         )
-        for events in (found, kept):  # rows as they came, not in the order of kernels
-            fresh = events[:, 6] >= known
-            events[fresh, 6] = known + order[events[fresh, 6] - known]
         legs = None if self.crossings is None else self.crossings.legs(parts, complete, ended=last is not None)
         last_keys = key.take(kept[:, 6])
         last_groups = None if group is None else group.take(kept[:, 6])
         if self.crossings is not None and legs is not None and len(legs):
-            stays = stays_of(visits.whole, found)
+            stays = stays_of(visits.whole, found, thing[found.which[:, 0]])
             first = np.zeros(int(thing.max()) + 1, np.int64)
             first[thing[::-1]] = np.arange(len(thing))[::-1]  # a row of each thing
             labels = [one for one in (group, legs.rows.group) if one is not None]
@@ -198,10 +197,13 @@ class Fences:
             both = things(own_keys, Labels.concat(labels) if labels else None)
             stays[:, 0] = both[first[stays[:, 0]]]
             crossed = self.crossings.of(legs, both[len(key) :], stays)
-            crossed.whole[:, 6] = len(key) + np.arange(len(crossed.key))
+            crossed.events.which[:, 0] += len(key)
             key = Bytes.concat([key, crossed.key])
-            found = np.vstack([found, crossed.whole])
-            chances = np.vstack([chances, np.column_stack([crossed.probability] * 2)])
+            which, when, passed = crossed.events
+            chances = np.repeat(passed, found.chances.shape[1], axis=1)
+            found = kernels.Events(
+                np.vstack([found.which, which]), np.vstack([found.when, when]), np.vstack([found.chances, chances])
+            )
         self.visits = Visits(
             last_keys,
             kept[:, 1].copy(),
@@ -214,7 +216,21 @@ class Fences:
             kept[:, 5].copy(),
         )
         # Those of a thing are in order.
-        return Happened(key, *kernels.columns(found, chances, _order(found[:, 3])))
+        in_order = self._by_time(found, known, own, by_time)
+        happened = kernels.columns(found, in_order)
+        if not plan.highest:
+            return Happened(key, *happened, np.zeros(len(in_order), np.int64), np.zeros(len(in_order)))
+        return Happened(key, *happened, found.which[in_order, 3].astype(np.int64), found.chances[in_order, 1])
+
+    def _by_time(
+        self, events: kernels.Events, known: int, time: NDArray[np.int64], by_time: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """The order of events in time; of few times where all are those of readings, which ``by_time`` orders."""
+        if self.plan.dwell is not None or self.crossings is not None:
+            return _order(events.when[:, 0])
+        rank = np.empty(len(time), np.int64)
+        rank[by_time] = np.cumsum(np.append(False, np.diff(time[by_time]) != 0)[: len(time)])
+        return _order(rank[events.which[:, 0] - known])
 
     def __len__(self) -> int:
         pending = None if self.crossings is None else self.crossings.pending

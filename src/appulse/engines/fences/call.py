@@ -326,13 +326,19 @@ def fence_table(happened: Happened, call: FenceCall, names: pa.Array | None = No
 
     over = np.flatnonzero(happened.kind == KINDS.index("exit")) if call.emit == VISITS else slice(None)
     row = happened.row[over]
-    key, carried = happened.key.take(row), list[pa.Array]()
+    carried = list[pa.Array]()
     if call.carried:
-        key, carried = carried_by(key, np.zeros(len(row), np.int64), call.encodings, call.carried)
+        both = happened.key.take(row)
+        own, carried = carried_by(both, np.zeros(len(row), np.int64), call.encodings, call.carried)
+        key = decode(own, call.key_type)
+    elif len(row) > len(happened.key):
+        key = decode(happened.key, call.key_type).take(pa.array(row))
+    else:
+        key = decode(happened.key.take(row), call.key_type)
     if call.emit == VISITS:
         columns = [
             names.take(pa.array(happened.fence[over])),
-            decode(key, call.key_type),
+            key,
             times(happened.since[over]),
             times(happened.time[over]),
             pa.array(happened.readings[over]),
@@ -343,7 +349,7 @@ def fence_table(happened: Happened, call: FenceCall, names: pa.Array | None = No
     since, crossed = times(happened.since), happened.kind == KINDS.index("cross")
     columns = [
         names.take(pa.array(happened.fence)),
-        decode(key, call.key_type),
+        key,
         pa.array(KINDS).take(pa.array(happened.kind)),
         times(happened.time),
         pa.array(happened.probability),
