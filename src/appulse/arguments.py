@@ -115,8 +115,8 @@ def whole(least: int | None = None, most: int = _MOST_WHOLE, of: str = "") -> Ki
 
 def one_of(*choices: str, shown: Sequence[str] | None = None) -> Kind:
     """One of some words; ``shown`` are those that an error lists, where all of them are many."""
-    told = choices if shown is None else shown
-    wanted = " or ".join(map(repr, told)) if len(told) < 3 else f"one of {', '.join(map(repr, told))}"
+    options = choices if shown is None else shown
+    wanted = " or ".join(map(repr, options)) if len(options) < 3 else f"one of {', '.join(map(repr, options))}"
 
     def take(value: Any) -> str:
         given = _text(value)

@@ -45,8 +45,8 @@ __all__ = [
     "bad_rows",
     "likely",
     "nearest",
-    "tell_capped",
-    "tell_exploding",
+    "report_capped",
+    "report_exploding",
     "warn_exploding",
     "warn_late",
     "warn_swapped",
@@ -143,7 +143,7 @@ class CappedWindow(UserWarning):
     """
 
 
-def tell_capped(rows: int) -> None:
+def report_capped(rows: int) -> None:
     """Warn where windows were cut, so that their confidence is not what was asked for."""
     if rows:
         warnings.warn(
@@ -164,7 +164,7 @@ class ExplodingOutput(UserWarning):
 _FEWER = "A smaller epsilon, a higher probability or a shorter window has fewer."
 
 
-def tell_exploding(answers: float, rows: int, fewer: str = _FEWER, hint: str = "") -> None:
+def report_exploding(answers: float, rows: int, fewer: str = _FEWER, hint: str = "") -> None:
     """Announce an output that is likely larger than anybody meant.
 
     ``fewer`` says what makes it smaller, ``hint`` what may be wrong.

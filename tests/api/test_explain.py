@@ -53,7 +53,7 @@ def queried(frame: Any = ROWS, **settings: Any) -> Any:
         ),
         (queried(probability=0.5), "existing with probability 'p', at most 2 s late\nstream 's'"),
         (queried(probability=0.5, window=ap.CountWindow(4)), "own, else the newest 4 rows\n"),
-        (queried(probability=0.5), "'p'\nqueries over 2 streams, told from 0.5 on; window: each query's own\n"),
+        (queried(probability=0.5), "'p'\nqueries over 2 streams, reported from 0.5 on; window: each query's own\n"),
         (
             queried(aggregate={"n": "count", "total": ("sum", "r.x")}, window=ap.TimeWindow(3)),
             "own, else rows at most 3 s, 3 s old\naggregate: count, sum of r.x\nindex: conditions as boxes",

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import appulse as ap
 from appulse.cli import app
-from appulse.cli.console import errors_told, span
+from appulse.cli.console import errors_reported, span
 from appulse.cli.progress import batch_of
 from appulse.cli.running import interrupts, log_file, stderr_to, watch
 from appulse.errors import BadArgument, BadInput
@@ -241,16 +241,16 @@ def test_chatter_goes_to_the_log_and_comes_back_after(tmp_path: Path, capsys: py
 def test_other_errors_name_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 
-    with pytest.raises(typer.Exit) as left, errors_told(Console(), tmp_path / "log"):
+    with pytest.raises(typer.Exit) as left, errors_reported(Console(), tmp_path / "log"):
         raise RuntimeError("[bracketed] trouble\nmore of it")
     told = capsys.readouterr().out
     assert left.value.exit_code == 1
     assert "RuntimeError: [bracketed] trouble" in told
     assert "The full log is in" in told
     assert "more of it" in (tmp_path / "log").read_text()
-    with pytest.raises(typer.Exit), errors_told(Console()):
+    with pytest.raises(typer.Exit), errors_reported(Console()):
         raise BadInput("rows")
-    with pytest.raises(typer.Exit) as left, errors_told(Console()):
+    with pytest.raises(typer.Exit) as left, errors_reported(Console()):
         raise KeyboardInterrupt
     assert left.value.exit_code == 130
 
@@ -272,10 +272,12 @@ def test_demo_knows_its_names() -> None:
 
 
 def test_a_demo_of_aircraft_needs_no_spark(tmp_path: Path) -> None:
-    ran = call("demo", "aircraft", "--out", str(tmp_path))
+    ran = call("demo", "aircraft", "--out", str(tmp_path), "--json")
     assert ran.exit_code == 0
-    assert "which are generated" in ran.output
-    assert (tmp_path / "aircraft" / "alarms.png").stat().st_size > 10_000
+    assert "which are generated" in ran.stderr
+    made = json.loads(ran.stdout)
+    assert made["demo"] == "aircraft"
+    assert Path(made["picture"]).stat().st_size > 10_000
 
 
 def test_numbers_as_people_say_them() -> None:

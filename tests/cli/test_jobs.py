@@ -464,7 +464,7 @@ def test_a_value_of_unknown_dimensions_is_told(aggregate_job: Path) -> None:
     value = 'value = { model = "Samples", column = "s" }'
     aggregate_job.write_text(AGGREGATE.replace('where = ["x > 5 OR id < 1050", "y < 18"]', "where = 's_1 > 0'"))
     (problem,) = wrong(aggregate_job, AGGREGATE[AGGREGATE.index("value =") : AGGREGATE.index("\nwhere")], value)
-    assert "do not tell how many dimensions its value has" in problem
+    assert "do not say how many dimensions its value has" in problem
 
 
 def test_a_join_of_filtered_sources_is_planned_from_filtered_rows(job: Path, spark: SparkSession) -> None:

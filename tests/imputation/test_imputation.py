@@ -268,7 +268,7 @@ def test_of_many_rules_together_the_first_of_each_attribute_count() -> None:
     imputer = DependencyImputer(table_of(chance.random((300, 3)).tolist(), "abc"), rules, joint=True)
     filled = fill(imputer.bind("abc"), [(0.5, None, None)])
     assert {rule.dependent for k, rule in enumerate(rules) if filled.way[0, 1] >> k & 1} == {"b", "c"}
-    told = imputer.told(int(filled.way[0, 1]))
+    told = imputer.describe(int(filled.way[0, 1]))
     assert told.count("->") == 10
     assert "a(0.05) -> c" in told
     assert "a(0.06) -> b" not in told

@@ -33,7 +33,7 @@ def fills(
     filled = bound.fill(values, micros, np.zeros(n, np.int64) if group is None else np.array(group))
     assert ((filled.way >= 0) == np.isnan(values)).all()
     assert np.isclose(np.add.reduceat(filled.weights, filled.first[:-1]), 1.0).all()
-    assert all(bound.told(way) for way in filled.way[filled.way >= 0].tolist())
+    assert all(bound.describe(way) for way in filled.way[filled.way >= 0].tolist())
     parts = [slice(a, b) for a, b in zip(filled.first[:-1], filled.first[1:], strict=True)]
     return [list(zip(filled.rows[p].tolist(), filled.weights[p].tolist(), strict=True)) for p in parts]
 
@@ -61,7 +61,7 @@ def test_any_model_with_transform_fills() -> None:
     imputer = PointImputer(Doubled(), ("b", "a"), R)
     assert fills(imputer.bind("ab"), [(1.5, None), (None, 3.0)]) == [[([1.5, 3.0], 1.0)], [([6.0, 3.0], 1.0)]]
     assert fills(imputer.bind("ab"), [(1.5, 2.0)]) == [[([1.5, 2.0], 1.0)]]
-    assert imputer.bind("ab").told(0) == "Doubled"
+    assert imputer.bind("ab").describe(0) == "Doubled"
     with pytest.raises(ap.BadArgument, match="fitted on b, a"):
         imputer.bind("ac")
     with pytest.raises(ap.BadArgument, match=r"an object that can transform\(matrix\), got int"):
@@ -88,7 +88,7 @@ def test_editing_rules_want_equal_bins() -> None:
     assert [x[0] for x, _ in found[2]] == [0.0, 1.0, 1.2, 4.0]
     assert found[3] == [([0.1, 0.0], 1.0)]
     ways = bound.fill(np.array([[1.4, np.nan], [1.6, np.nan]]), *(np.zeros(2, np.int64),) * 2).way[:, 1]
-    assert [bound.told(way) for way in ways.tolist()] == ["a -> b", "marginal"]
+    assert [bound.describe(way) for way in ways.tolist()] == ["a -> b", "marginal"]
     with pytest.raises(ap.BadArgument, match="no width in bins"):
         EditingRules(R, {"b": ["a"]}, {})
     with pytest.raises(ap.BadArgument, match="no column 'c'"):

@@ -43,7 +43,7 @@ def fills(imputer: Any, values: Any) -> list[Any]:
     nothing = np.zeros(len(values), np.int64)
     fill = imputer.bind("abc")
     found = fill.fill(values, nothing, nothing)
-    told = [fill.told(int(way)) for way in found.way.ravel() if way >= 0]
+    told = [fill.describe(int(way)) for way in found.way.ravel() if way >= 0]
     return [found.first.tolist(), found.rows.tolist(), found.weights.tolist(), told]
 
 

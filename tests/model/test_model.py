@@ -164,7 +164,7 @@ def test_what_is_no_time_is_told(array: pa.Array, unit: str) -> None:
     assert (micros == 0).all()
 
 
-def test_null_times_are_told_apart_from_strange_ones() -> None:
+def test_null_times_are_kept_apart_from_strange_ones() -> None:
     """For numbers, timestamps and dates."""
     for kind in (pa.int64(), pa.float64(), pa.timestamp("ns"), pa.date32(), pa.decimal128(5)):
         _, null, strange = to_micros(pa.nulls(2, kind), "s")

@@ -273,7 +273,7 @@ def test_a_joins_page_counts_every_match() -> None:
     for chart in ("Probability, all matches", "Distance, all matches", "Matches by time"):
         bars = text.partition(f'aria-label="{chart}"')[2].partition("</svg>")[0]
         assert sum(map(int, re.findall(r"(\d+)</title>", bars))) == len(rows)
-    assert "Not told by the metrics: lag" in shown.said
+    assert "Not reported by the metrics: lag" in shown.said
     assert join_page(answers, None, told(), positions) == text
 
 
@@ -294,7 +294,7 @@ def test_a_joins_page_of_little() -> None:
     assert "Rows that could not be used: 2" in shown.said
 
 
-def test_changes_are_told_apart() -> None:
+def test_changes_are_kept_apart() -> None:
     answers = matched()
     change = pa.array([1] * (len(answers) - 3) + [-1] * 3)
     shown = read(join_page(answers.append_column("change", change)))

@@ -186,7 +186,7 @@ def test_what_cannot_be_listened_to_is_said(spark: SparkSession, monkeypatch: py
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         for arguments, said in (
-            ({}, "has nobody to tell"),
+            ({}, "has nobody to report to"),
             ({"on_batch": 3}, r"on_batch=3\): give a function of the metrics"),
             ({"prometheus": "http"}, "prometheus='http' is no port"),
             ({"prometheus": True}, r"prometheus=True\): give a port"),

@@ -40,7 +40,7 @@ TWO = ap.Options(partitions=2)
 def asked(case: Case, how: str) -> Any:
     """The call on Spark, whose keys tell all rows apart."""
     call = call_of(case)
-    apart = tuple(replace(encoding, told_apart=True) for encoding in call.encodings)
+    apart = tuple(replace(encoding, kept_apart=True) for encoding in call.encodings)
     return replace(call, plan=replace(call.plan, how=how), streams=apart)
 
 

@@ -131,21 +131,21 @@ class WindowAggregate(ByHand["LocalAggregate"]):
 
     def _may_start(self, held: Sequence[Frames], types: Types, *, ended: bool) -> bool:
         """Whether there are types, and rows that show how many dimensions values have."""
-        return self._telling(held) is not None and super()._may_start(held, types, ended=ended)
+        return self._with_dimensions(held) is not None and super()._may_start(held, types, ended=ended)
 
     def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalAggregate, Types]:
         (name,), (stream,) = self._streams, self._left()
-        told, settings = self._telling(held), self._settings
-        if told is None:  # the rows so far can only be rejects
-            told = self._schema(name, held).empty_table()
+        sample, settings = self._with_dimensions(held), self._settings
+        if sample is None:  # the rows so far can only be rejects
+            sample = self._schema(name, held).empty_table()
             settings = settings | {"aggregates": {names(stream.value, 1)[0]: ("sum",)}}
-        return _engine(stream, types[name].fit(told), settings), types
+        return _engine(stream, types[name].fit(sample), settings), types
 
     def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
         answers = super()._checked(held, types)
-        return pa.table({}) if self._telling(held) is None else answers
+        return pa.table({}) if self._with_dimensions(held) is None else answers
 
-    def _telling(self, held: Sequence[Frames]) -> pa.Table | None:
+    def _with_dimensions(self, held: Sequence[Frames]) -> pa.Table | None:
         """The first table that shows how many dimensions values have."""
         from appulse.engines.aggregates.call import first_dimensions
 

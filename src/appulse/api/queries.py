@@ -50,7 +50,7 @@ def match_queries(
       a SQL boolean expression over the stream's columns and the dimensions of its value, as in `filter`, or ``region``,
       a geometry that rows lie in (as in `fence_events`, perhaps with a ``radius``), or both. Perhaps with ``change``
       (``"add"`` or ``"remove"``, taken in order), ``until``, the time of the last row that a query is asked of, and
-      ``select``, columns to bring along, divided by commas. A query given twice stands as given last.
+      ``select``, columns to bring along, separated by commas. A query given twice stands as given last.
     * ``probability``: the least probability of an answer, in (0, 1]. Only certain rows can do without.
     * ``window``, of several streams: the window of conditions that do not end with one of their own, such as ``WITHIN
       30 SECONDS`` or ``WITHIN 100 ROWS``.

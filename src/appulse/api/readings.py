@@ -71,16 +71,16 @@ def sensor_join(
     on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Result:
-    """Which sensors read alike: each reading with the readings of other sensors of like value, however many they are.
+    """Which sensors agree: each reading with the readings of other sensors of like value, however many they are.
 
     ``readings`` is one stream of all sensors: its key is the sensor, its value the name of a column of any type. Values
-    are alike if equal, or with ``resolution`` in one bin ``floor(value / resolution)``, or with ``within`` at most that
-    far apart. A reading meets readings that come before it in the order (time, sensor, number) and are in their window:
-    ``window`` is a duration or a `TimeWindow` (``per_stream`` names sensors), a mapping from sensors to durations
-    (None: all others), or the name of a column with each sensor's window in seconds.
-    ``similar`` has sensors compared by what they did in the time ``over`` up to a reading, which is ``value`` then:
-    ``"summary"``, the mean and standard deviation, each in a bin of ``resolution``; ``"slope"``, a second, by least
-    squares, by ``resolution`` or ``within``, else by its sign; ``"pattern"``, the signs of the steps, such as "+0-".
+    are similar if equal, or with ``resolution`` in one bin ``floor(value / resolution)``, or with ``within`` at most
+    that far apart. A reading meets readings that come before it in the order (time, sensor, number) and are in their
+    window: ``window`` is a duration or a `TimeWindow` (``per_stream`` names sensors), a mapping from sensors to
+    durations (None: all others), or the name of a column with each sensor's window in seconds. ``similar`` has sensors
+    compared by what they did in the time ``over`` up to a reading, which is ``value`` then: ``"summary"``, the mean and
+    standard deviation, each in a bin of ``resolution``; ``"slope"``, a second, by least squares, by ``resolution`` or
+    ``within``, else by its sign; ``"pattern"``, the signs of the steps, such as "+0-".
 
     Columns: those of ``partition_by``, then ``value, sensor, time`` of each reading that met others, those that
     ``readings`` carries, and ``matches``, a list of (sensor, times, carried values): sensors by their newest reading,

@@ -1,4 +1,4 @@
-"""Streaming queries on Spark: a session, a start, and what their batches tell."""
+"""Streaming queries on Spark: a session, a start, and what their batches report."""
 
 from __future__ import annotations
 

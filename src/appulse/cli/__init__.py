@@ -67,7 +67,7 @@ for command in (run, serve, validate, plan, top, explain, match, discover, repor
     app.command(epilog="\n\n".join(shown) or None)(command)
 
 
-def _tell_version(asked: bool) -> None:  # noqa: FBT001 - the signature of an option's callback
+def _show_version(asked: bool) -> None:  # noqa: FBT001 - the signature of an option's callback
     if asked:
         typer.echo(f"appulse {appulse.version}")
         raise typer.Exit
@@ -77,7 +77,7 @@ def _tell_version(asked: bool) -> None:  # noqa: FBT001 - the signature of an op
 def options(
     *,
     version: Annotated[
-        bool, typer.Option("--version", help="Say which version this is.", callback=_tell_version, is_eager=True)
+        bool, typer.Option("--version", help="Say which version this is.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     """Join moving, uncertain things by distance and time, with exact probabilities."""

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from appulse.cli.console import errors_told
+from appulse.cli.console import errors_reported
 
 __all__ = ["compact"]
 
@@ -22,7 +22,7 @@ def compact(
 ) -> None:
     """Merge small files of a Parquet sink, also while its job runs; see docs/deployment.md."""
     console = Console(highlight=False, soft_wrap=True)
-    with errors_told(console):
+    with errors_reported(console):
         from appulse.connect.compacting import compact as merge
 
         done = merge(folder, size * 10**6)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["FAILED", "INTERRUPTED", "MISUSED", "NO_ROOM", "errors_told", "span"]
+__all__ = ["FAILED", "INTERRUPTED", "MISUSED", "NO_ROOM", "errors_reported", "span"]
 
 #: Exit codes. ``NO_ROOM``: a job would not fit, and was not started.
 FAILED, MISUSED, NO_ROOM, INTERRUPTED = 1, 2, 3, 130
@@ -28,15 +28,15 @@ _OURS_IN_A_WORKER = re.compile(r"^appulse\.errors\.\w+: (.+)$", re.MULTILINE)
 
 
 @contextmanager
-def errors_told(console: Console, log: Path | None = None) -> Iterator[None]:
+def errors_reported(console: Console, log: Path | None = None) -> Iterator[None]:
     """Turn what goes wrong inside into a message and an exit code; tracebacks go to ``log``."""
     try:
         yield
     except (BadArgument, JobError) as problem:
-        _tell(console, str(problem))
+        _report(console, str(problem))
         raise typer.Exit(MISUSED) from problem
     except AppulseError as problem:
-        _tell(console, str(problem))
+        _report(console, str(problem))
         raise typer.Exit(FAILED) from problem
     except KeyboardInterrupt as interrupt:
         console.print("Stopped. Run it again to go on from where it was.")
@@ -47,14 +47,14 @@ def errors_told(console: Console, log: Path | None = None) -> Iterator[None]:
         with log.open("a", encoding="utf-8") as file:
             traceback.print_exception(problem, file=file)
         if ours := _OURS_IN_A_WORKER.search(str(problem)):
-            _tell(console, ours[1])
+            _report(console, ours[1])
         else:
             said = str(problem).strip().splitlines() or ["no message"]
-            _tell(console, f"{type(problem).__name__}: {said[0]}\nThe full log is in {log}.")
+            _report(console, f"{type(problem).__name__}: {said[0]}\nThe full log is in {log}.")
         raise typer.Exit(FAILED) from problem
 
 
-def _tell(console: Console, message: str) -> None:
+def _report(console: Console, message: str) -> None:
     console.print(f"[bold red]Error:[/] {escape(message)}", soft_wrap=True, highlight=False)
 
 

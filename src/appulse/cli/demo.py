@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from appulse.cli.console import errors_told
+from appulse.cli.console import errors_reported
 from appulse.cli.run import carry_out
 from appulse.engines.spark.installation import need_spark
 from appulse.errors import JobError, nearest
@@ -37,23 +37,27 @@ def demo(
     ] = None,
     *,
     out: Annotated[Path, typer.Option(help="The folder for data, answers and picture.")] = Path("out/demo"),
-    json: Annotated[bool, typer.Option("--json", help="The list of demos as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="The list of demos as JSON; of a run, its files.")] = False,
 ) -> None:
     """List the demos, or run one: a job in a minute or two, ending with a picture."""
     if name is None:
         _list(as_json=json)
         return
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(stderr=json, highlight=False, soft_wrap=True)
     begin = time.perf_counter()
-    with errors_told(console):
+    with errors_reported(console):
         if name not in _DEMOS:
             raise JobError(f"There is no demo {name!r}.{nearest(name, _DEMOS)}")
         if name == "aircraft":
-            _aircraft(console, out / name)
+            picture = _aircraft(console, out / name)
         else:
             need_spark()
-            _weather(console, out / name)
-    console.print(f"All of it took {time.perf_counter() - begin:.0f} seconds.")
+            picture = _weather(console, out / name)
+    seconds = time.perf_counter() - begin
+    console.print(f"All of it took {seconds:.0f} seconds.")
+    if json:
+        made = {"demo": name, "folder": str(out / name), "picture": str(picture), "seconds": round(seconds, 1)}
+        typer.echo(js.dumps(made))
 
 
 def _list(*, as_json: bool) -> None:
@@ -64,16 +68,18 @@ def _list(*, as_json: bool) -> None:
         typer.echo(f"appulse demo {demo:<9} {about}")
 
 
-def _aircraft(console: Console, folder: Path) -> None:
+def _aircraft(console: Console, folder: Path) -> Path:
     from appulse.cli.demos.aircraft import report, twin
 
     rows = twin()
     console.print("[bold]Which aircraft came closer than 5 miles and 1,000 feet, and how sure is it?[/]\n")
     console.print(f"{len(rows):,} reports of {rows['aircraft'].nunique()} aircraft, which are generated: no real ones.")
-    report(rows, folder / "alarms.png", lambda text: console.print(text, markup=False))
+    picture = folder / "alarms.png"
+    report(rows, picture, lambda text: console.print(text, markup=False))
+    return picture
 
 
-def _weather(console: Console, folder: Path) -> None:
+def _weather(console: Console, folder: Path) -> Path:
     from appulse.cli.demos.weather import AIRPORTS, read, write
     from appulse.jobs import load
     from appulse.lab.results import read_results
@@ -95,9 +101,11 @@ def _weather(console: Console, folder: Path) -> None:
     )
     carry_out(load(job), console, _BRIEF, drain=True)
     pairs = read_results(folder / "pairs")
-    _tell_pairs(console, pairs)
-    _tell_rejects(console, read_results(folder / "rejects", "json"))
-    _draw(console, pairs, reports, folder / "weather.png")
+    _show_pairs(console, pairs)
+    _show_rejects(console, read_results(folder / "rejects", "json"))
+    picture = folder / "weather.png"
+    _draw(console, pairs, reports, picture)
+    return picture
 
 
 def _draw(console: Console, pairs: pd.DataFrame, reports: pd.DataFrame, file: Path) -> None:
@@ -114,14 +122,14 @@ def _first(pairs: pd.DataFrame) -> pd.DataFrame:
     return likely.groupby(["left_stream", "right_stream"]).head(2).sort_values("left_time")
 
 
-def _tell_pairs(console: Console, pairs: pd.DataFrame) -> None:
+def _show_pairs(console: Console, pairs: pd.DataFrame) -> None:
     console.print("3. Some of the likeliest pairs that are hours apart:")
     console.print(f"   {'report':<28}{'report':<28}{'distance':>8}  probability", style="bold")
     for row in _first(pairs).itertuples():
         console.print(f"   {row.left_key!s:<28}{row.right_key!s:<28}{row.distance:>8.2f}  {row.probability:>11.6f}")
 
 
-def _tell_rejects(console: Console, rejects: pd.DataFrame) -> None:
+def _show_rejects(console: Console, rejects: pd.DataFrame) -> None:
     console.print(f"4. {len(rejects):,} reports could not be used. Nothing is dropped in silence; the reasons:")
     for (reason, detail), rows in rejects.groupby(["reason", "detail"]):
         console.print(f"   {len(rows):>6,}  {reason} ({detail}), for one {rows['key'].iloc[0]}")

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from appulse.cli.console import errors_told, span
+from appulse.cli.console import errors_reported, span
 from appulse.errors import BadArgument, JobError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def discover(
     file: Annotated[Path, typer.Argument(help="A .csv or .parquet file; rows that lack something are left out.")],
     columns: Annotated[
         str | None,
-        typer.Option(help="Columns to look at, divided by commas; default: all of numbers.", show_default=False),
+        typer.Option(help="Columns to look at, separated by commas; default: all of numbers.", show_default=False),
     ] = None,
     confidence: Annotated[float, typer.Option(help="The share of close rows that have to agree.")] = 0.95,
     out: Annotated[
@@ -47,7 +47,7 @@ def discover(
     """Find differential dependencies in a table of complete rows."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     begin = clock.perf_counter()
-    with errors_told(console):
+    with errors_reported(console):
         from appulse.imputation.dependencies import to_toml
         from appulse.imputation.discovery import discovered
         from appulse.imputation.repository import Repository
@@ -60,7 +60,7 @@ def discover(
             repository,
             None,
             confidence,
-            lambda told: console.print(told, markup=False),
+            lambda message: console.print(message, markup=False),
             conditional=conditional,
         )
         text = to_toml([one.rule for one in found])

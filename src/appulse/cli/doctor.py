@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from appulse.cli.console import FAILED, errors_told
+from appulse.cli.console import FAILED, errors_reported
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,11 +27,11 @@ def doctor(
     deep: Annotated[bool, typer.Option("--deep", help="Also start Spark and run a small stateful query.")] = False,
     json: Annotated[bool, typer.Option("--json", help="A JSON list of findings on stdout.")] = False,
 ) -> None:
-    """Say what was found (Python, Java, Spark, cores) and what is wrong."""
+    """Report what was found (Python, Java, Spark, cores) and what is wrong."""
     from appulse.engines.spark.doctor import examine
 
     console = Console(highlight=False)
-    with errors_told(console):
+    with errors_reported(console):
         findings = examine(deep=deep)
     if json:
         typer.echo(js.dumps([asdict(finding) for finding in findings]))

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from appulse.cli.console import errors_told
+from appulse.cli.console import errors_reported
 
 __all__ = ["explain"]
 
@@ -21,12 +21,12 @@ def explain(
     rows: Annotated[int, typer.Option(help="How many of the first rows of each source to look at.", min=0)] = 1000,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Say how a job will be carried out, by the first rows of its files, or by the schema of messages.
+    """Show how a job will be carried out, by the first rows of its files, or by the schema of messages.
 
     No Spark is started, nothing is read from a broker, and nothing is written.
     """
     console = Console(stderr=json, highlight=False, soft_wrap=True)
-    with errors_told(console):
+    with errors_reported(console):
         from appulse.jobs import load
         from appulse.jobs.by_hand import by_hand, dataset_of
         from appulse.jobs.resident_io import no_rows

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from appulse.cli.console import errors_told
+from appulse.cli.console import errors_reported
 from appulse.cli.following import ProgressFile, progress_file
 from appulse.cli.progress import Batch
 from appulse.cli.running import interrupts
@@ -45,7 +45,7 @@ def carry_out_here(
     Exits with 130 on Ctrl-C and with 143 on SIGTERM.
     """
     begun = time.perf_counter()
-    with errors_told(console), interrupts() as asked_to_stop, ExitStack() as stack:
+    with errors_reported(console), interrupts() as asked_to_stop, ExitStack() as stack:
         from appulse.jobs.live import Board
         from appulse.jobs.resident import Resident
 

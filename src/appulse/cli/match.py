@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from appulse.cli.console import errors_told, span
+from appulse.cli.console import errors_reported, span
 from appulse.errors import BadArgument, JobError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["match"]
 
-_MOST_TOLD = 10
+_MOST_REPORTED = 10
 
 
 def match(
@@ -41,7 +41,7 @@ def match(
         str | None,
         typer.Option(
             metavar="COLUMNS",
-            help="Columns of the value, divided by commas; rows without are rejects.",
+            help="Columns of the value, separated by commas; rows without are rejects.",
             show_default=False,
         ),
     ] = None,
@@ -73,7 +73,7 @@ def match(
     """Report which rows of a file satisfy which of many queries."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     begin = clock.perf_counter()
-    with errors_told(console):
+    with errors_reported(console):
         from appulse import api
         from appulse.engines.options import Options
         from appulse.jobs.queries import read_queries
@@ -95,7 +95,7 @@ def match(
             _write(answers, out)
         if rejects is not None:
             _write(refused, rejects)
-    _tell(console, refused, rejects)
+    _report(console, refused, rejects)
     took = span(clock.perf_counter() - begin)
     matched = len(answers["query"].unique())
     console.print(
@@ -164,13 +164,13 @@ def _write(table: pa.Table, file: Path | None) -> None:
         raise JobError(f"{file} cannot be written: {error}") from error
 
 
-def _tell(console: Console, refused: pa.Table, file: Path | None) -> None:
+def _report(console: Console, refused: pa.Table, file: Path | None) -> None:
     """The first of what could not be used."""
-    for one in refused.slice(0, _MOST_TOLD).to_pylist():
+    for one in refused.slice(0, _MOST_REPORTED).to_pylist():
         who = f"row {one['key']}"
         if one["stream"] == "queries":
             who = f"query {js.loads(one['values'])['query']}"
         console.print(f"{who}: {one['reason']}: {one['detail']}", markup=False)
-    if len(refused) > _MOST_TOLD:
+    if len(refused) > _MOST_REPORTED:
         more = "" if file is not None else " --rejects FILE writes all of them."
-        console.print(f"... and {len(refused) - _MOST_TOLD:,} more.{more}")
+        console.print(f"... and {len(refused) - _MOST_REPORTED:,} more.{more}")

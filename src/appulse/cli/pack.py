@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from appulse.cli.console import errors_told
+from appulse.cli.console import errors_reported
 
 __all__ = ["pack"]
 
@@ -25,7 +25,7 @@ def pack(
     from appulse.engines.packing import settings_of
 
     console = Console(highlight=False, stderr=json)
-    with errors_told(console):
+    with errors_reported(console):
         size = write(out)
     if json:
         typer.echo(js.dumps({"archive": str(out), "bytes": size, "conf": settings_of(out)}))

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from appulse.cli.console import NO_ROOM, errors_told
+from appulse.cli.console import NO_ROOM, errors_reported
 from appulse.errors import BadArgument
 
 __all__ = ["plan"]
@@ -39,7 +39,7 @@ def plan(
 ) -> None:
     """Estimate rows held, answers a second, state, memory and cores of a job; exit code 3 if it does not fit."""
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False)
-    with errors_told(console):
+    with errors_reported(console):
         from appulse.engines.planning import ENGINES
         from appulse.jobs import load
         from appulse.jobs.limits import bytes_of

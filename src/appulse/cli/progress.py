@@ -1,4 +1,4 @@
-"""What a micro-batch did, read from what Spark tells about it, and said in one line."""
+"""What a micro-batch did, read from what Spark reports of it, and said in one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Batch", "Totals", "batch_of"]
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch; None is what Spark did not tell."""
+    """One micro-batch; None is what Spark did not report."""
 
     number: int
     rows: int
@@ -33,7 +33,7 @@ class Batch:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: everything there is to say."""
-        told = {
+        figures = {
             "batch": self.number,
             "input_rows": self.rows,
             "batch_seconds": self.seconds,
@@ -41,7 +41,7 @@ class Batch:
             "event_time": self.newest,
             "lag_seconds": self.lag_seconds,
         }
-        return told | {"metrics": self.metrics}
+        return figures | {"metrics": self.metrics}
 
     def __str__(self) -> str:
         parts = [f"batch {self.number}"]
@@ -73,8 +73,8 @@ class Totals:
 
     def __str__(self) -> str:
         parts = [f"{self.batches:,} micro-batches", f"{self.rows:,} rows"]
-        told = ("answers", "answers"), ("left", "pairs that left"), ("rejected", "rejects"), ("late", "of them late")
-        for name, what in told:
+        figures = ("answers", "answers"), ("left", "pairs that left"), ("rejected", "rejects"), ("late", "of them late")
+        for name, what in figures:
             if name in self.sums and (self.sums[name] or name not in ("left", "late")):
                 parts.append(f"{int(self.sums[name]):,} {what}")
         return ", ".join(parts)

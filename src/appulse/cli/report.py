@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from appulse.cli.console import errors_told
+from appulse.cli.console import errors_reported
 from appulse.errors import StorageError
 from appulse.model.sizes import size
 
@@ -27,7 +27,7 @@ def report(
 ) -> None:
     """Write a self-contained HTML page of phenomena, encounters, visits to fences, or of a similarity join's run."""
     console = Console(highlight=False, soft_wrap=True)
-    with errors_told(console):
+    with errors_reported(console):
         from appulse.report.directory import place
         from appulse.report.directory import report as page_of
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from appulse.cli.console import errors_told
+from appulse.cli.console import errors_reported
 from appulse.cli.fitting import must_fit
 from appulse.cli.following import ProgressFile, progress_file
 from appulse.cli.here import carry_out_here
@@ -60,7 +60,7 @@ def run(
 ) -> None:
     """Run a job on its engine, with progress. Ctrl-C and SIGTERM stop it; the same command goes on from there."""
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False)  # named now: stderr is the log later
-    with errors_told(console):
+    with errors_reported(console):
         from appulse.jobs import load
 
         checked = load(job)
@@ -98,7 +98,7 @@ def carry_out(
     Exits with 130 on Ctrl-C and with 143 on SIGTERM, once the query has stopped.
     """
     checkpoint = checkpoint or job.checkpoint
-    with errors_told(console):
+    with errors_reported(console):
         if checkpoint is None:
             raise JobError(f'{job.file} names no checkpoint. Add checkpoint = "folder" to it, or give --checkpoint.')
         log = log_file(checkpoint)
@@ -118,7 +118,13 @@ def carry_out(
         else:
             console.print(str(batch), soft_wrap=True, markup=False)
 
-    with errors_told(console, log), stderr_to(log), line, _session(settings) as spark, interrupts() as asked_to_stop:
+    with (
+        errors_reported(console, log),
+        stderr_to(log),
+        line,
+        _session(settings) as spark,
+        interrupts() as asked_to_stop,
+    ):
         from appulse.jobs import run as start
 
         with _served(spark, prometheus, console), _page(job, port, console) as watcher:
@@ -127,12 +133,12 @@ def carry_out(
             if not (once or drain):
                 console.print("Running until Ctrl-C; new files are taken as they come.")
             totals = watch(query, show, asked_to_stop)
-    told = f"{totals}, in {time.perf_counter() - begin:.1f} s."
+    outcome = f"{totals}, in {time.perf_counter() - begin:.1f} s."
     if asked_to_stop.is_set():
         resume = f"appulse run {job.file}" + (f" --checkpoint {checkpoint}" if checkpoint != job.checkpoint else "")
-        console.print(f"Stopped after {told} To go on from there:  {resume}", soft_wrap=True, markup=False)
+        console.print(f"Stopped after {outcome} To go on from there:  {resume}", soft_wrap=True, markup=False)
         raise typer.Exit(asked_to_stop.exit_code)
-    console.print(f"Done: {told} Answers: {job.answers}", soft_wrap=True, markup=False)
+    console.print(f"Done: {outcome} Answers: {job.answers}", soft_wrap=True, markup=False)
     return totals
 
 
@@ -202,6 +208,6 @@ def _served(spark: SparkSession, prometheus: str | None, console: Console) -> It
 def must_have_input(job: Job) -> None:
     """Raise `JobError` where a source has no files yet."""
     if missing := job.missing():
-        told = "".join(f"\n  {problem}" for problem in missing)
+        listed = "".join(f"\n  {problem}" for problem in missing)
         hint = f"\nPrepare it first:  {job.table.prepare}" if job.table.prepare else ""
-        raise JobError(f"{job.file} has no input:{told}{hint}")
+        raise JobError(f"{job.file} has no input:{listed}{hint}")

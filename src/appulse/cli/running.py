@@ -124,7 +124,7 @@ def watch(query: StreamingQuery, show: Callable[[Batch], object], asked_to_stop:
     totals = Totals()
     seen = -1
 
-    def tell() -> None:
+    def report() -> None:
         nonlocal seen
         for batch in _since(seen, query):
             seen = batch.number
@@ -133,13 +133,13 @@ def watch(query: StreamingQuery, show: Callable[[Batch], object], asked_to_stop:
 
     while True:
         active = query.isActive  # asked first, so that nothing is missed at the end
-        tell()
+        report()
         if asked_to_stop.is_set():
             _stop(query)
             return totals
         if not active:
             query.awaitTermination()
-            tell()  # a drain answers in a run of its own what was held until the end
+            report()  # a drain answers in a run of its own what was held until the end
             return totals
         asked_to_stop.wait(_LOOK_EVERY)
 
@@ -155,6 +155,6 @@ def _since(seen: int, query: StreamingQuery) -> list[Batch]:
     last: Any = query.lastProgress
     newest = None if last is None else batch_of(last)
     if newest is None or newest.number > seen + 1:
-        told = [batch_of(progress) for progress in query.recentProgress]
-        return [batch for batch in told if batch is not None and batch.number > seen]
+        batches = [batch_of(progress) for progress in query.recentProgress]
+        return [batch for batch in batches if batch is not None and batch.number > seen]
     return [newest] if newest.number > seen else []

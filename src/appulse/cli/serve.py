@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from appulse.cli.console import errors_told
+from appulse.cli.console import errors_reported
 from appulse.cli.fitting import must_fit
 from appulse.cli.here import carry_out_here
 from appulse.cli.run import carry_out, must_have_input
@@ -33,7 +33,7 @@ def serve(
 ) -> None:
     """Run jobs on their engine, with a live page: several in this process, or one on Spark. Ctrl-C stops them."""
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False)
-    with errors_told(console):
+    with errors_reported(console):
         from appulse.jobs import load
 
         checked = [load(path) for path in jobs]
@@ -48,7 +48,7 @@ def serve(
             must_fit(job, console)
     own = port if page else None
     if on_spark is not None:
-        with errors_told(console):
+        with errors_reported(console):
             need_spark()
             must_have_input(on_spark)
         carry_out(on_spark, console, {}, once=once, drain=drain, checkpoint=checkpoint, json=json, port=own)

@@ -20,7 +20,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from appulse.cli.console import errors_told, span
+from appulse.cli.console import errors_reported, span
 from appulse.cli.following import Run, followed
 from appulse.errors import StorageError
 from appulse.model.sizes import size
@@ -53,7 +53,7 @@ def top(
 ) -> None:
     """Show what a running job does: micro-batches, rates, lag, state, pruning, answers and rejects."""
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False)
-    with errors_told(console):
+    with errors_reported(console):
         found = followed(place)
         run = found.look()
         if json:
@@ -109,7 +109,7 @@ def figures(run: Run) -> dict[str, Any]:
         "median_batch_seconds": median(one["batch_seconds"] for one in some),
         "input_rows": last["input_rows"],
         "rows_per_second": sum(one["input_rows"] or 0 for one in some) / seconds if seconds else None,
-        "event_time": last.get("event_time"),
+        "event_time": next((at for one in reversed(run.batches) if (at := one.get("event_time"))), None),
         "lag_seconds": last.get("lag_seconds"),
         "state_rows": standing.get("state_rows"),
         "state_bytes": standing.get("state_bytes"),
@@ -192,7 +192,7 @@ def _decided(known: dict[str, Any]) -> Panel | None:
         table.add_row(
             name, Text(f"{share:.1%}", justify="right", style="bold"), Text("█" * round(20 * share), "magenta")
         )
-    return Panel(table, title="who decided on pairs", border_style="dim")
+    return Panel(table, title="pairs decided by", border_style="dim")
 
 
 def spark(values: Sequence[float]) -> str:

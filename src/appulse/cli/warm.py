@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from appulse.cli.console import errors_told
+from appulse.cli.console import errors_reported
 from appulse.errors import SessionError
 
 __all__ = ["warm"]
@@ -25,7 +25,7 @@ def warm(
 
     console = Console(highlight=False, soft_wrap=True, stderr=json)
     made: dict[str, float | str] = {}
-    with errors_told(console):
+    with errors_reported(console):
         begun = time.perf_counter()
         compile_all()
         made["kernels_seconds"] = time.perf_counter() - begun

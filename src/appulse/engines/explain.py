@@ -117,7 +117,9 @@ def explained(call: Call[Any], tiles: int | None) -> list[str]:
             lines.append(f"on Spark: {_spread(grouped=call.grouped)} {tiles}")
     elif isinstance(call, QueryCall):
         least = call.threshold
-        lines.append("queries: " + ("rows are certain" if least is None else f"told from {least + TOLERANCE:.6g} on"))
+        lines.append(
+            "queries: " + ("rows are certain" if least is None else f"reported from {least + TOLERANCE:.6g} on")
+        )
         lines.append(_QUERIES)
         if tiles is not None:
             lines.append("on Spark: every worker process holds all queries; rows stay where they are")
@@ -152,8 +154,8 @@ def _over_windows(call: WindowCall, tiles: int | None) -> Iterator[str]:
         window = ", else " + described(None, call.window.micros(tuple(one.name for one in call.encodings)))
     elif isinstance(call.window, CountWindow):
         window = f", else the newest {call.window.size} rows"
-    told = "" if call.threshold is None else f", told from {call.threshold + TOLERANCE:.6g} on"
-    yield f"queries over {len(call.streams)} streams{told}; window: each query's own{window}"
+    reported = "" if call.threshold is None else f", reported from {call.threshold + TOLERANCE:.6g} on"
+    yield f"queries over {len(call.streams)} streams{reported}; window: each query's own{window}"
     if call.aggregates:
         yield "aggregate: " + ", ".join(" of ".join(filter(None, (a.aggregate, a.column))) for a in call.aggregates)
     yield _QUERIES

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.imputing import (
+    FILLED_BY,
     SAMPLES,
-    TOLD,
     WEIGHTS,
     bound,
     check_filled,
@@ -29,7 +29,7 @@ from appulse.engines.surviving import LocalSurviving, SurvivingCall, resolve_sur
 from appulse.engines.waiting import TickBucket
 from appulse.errors import BadArgument
 from appulse.imputation.choosing import AutoImputer
-from appulse.model.filled import BEFOREHAND, Beforehand, Fill
+from appulse.model.filled import PREFILLED, Fill, Prefilled
 from appulse.model.objects import Objects
 from appulse.model.uncertainty import Incomplete
 from appulse.operators.numbering import END, in_canonical_order
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_ADDED = (SAMPLES, WEIGHTS, TOLD)
+_ADDED = (SAMPLES, WEIGHTS, FILLED_BY)
 
 
 class Around(Fill, Protocol):
@@ -68,7 +68,7 @@ def around_of(imputer: Any, names: Sequence[str], streams: Sequence[Stream]) -> 
     found: dict[str, Around] = {}
     for name, stream in zip(names, streams, strict=True):
         one = given.get(name)
-        if one is None or isinstance(one, str | AutoImputer | Beforehand) or not isinstance(stream.value, Incomplete):
+        if one is None or isinstance(one, str | AutoImputer | Prefilled) or not isinstance(stream.value, Incomplete):
             continue
         fill = bound(one, stream.value)
         if is_around(fill):
@@ -86,12 +86,12 @@ def with_fills(imputer: Any, names: Sequence[str], fills: Mapping[str, Around]) 
     if not fills:
         return imputer
     given = imputer if isinstance(imputer, Mapping) else dict.fromkeys(names, imputer)
-    return {name: Beforehand(fills[name]) if name in fills else one for name, one in given.items()}
+    return {name: Prefilled(fills[name]) if name in fills else one for name, one in given.items()}
 
 
 def beforehand_fields() -> list[pa.Field]:
     """The columns that the stage of a call adds to rows."""
-    return [pa.field(name, filled_field(kind).type) for name, kind in zip(BEFOREHAND, _ADDED, strict=True)]
+    return [pa.field(name, filled_field(kind).type) for name, kind in zip(PREFILLED, _ADDED, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def resolve_filling(
     fill: Around,
     on_reject: str,
     options: Options,
-    added: tuple[str, str, str] = BEFOREHAND,
+    added: tuple[str, str, str] = PREFILLED,
     empty_rows: bool = False,
 ) -> FillingCall:
     """Check a call against the columns there are."""
@@ -161,7 +161,7 @@ class FillingBucket(TickBucket):
 
     def own(self, rows: Objects) -> int:
         """In front of a call, that counts them."""
-        return 0 if self.call.added == BEFOREHAND else len(rows)
+        return 0 if self.call.added == PREFILLED else len(rows)
 
     @property
     def due(self) -> int | None:

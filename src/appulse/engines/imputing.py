@@ -15,7 +15,7 @@ from appulse.imputation.choosing import AutoImputer
 from appulse.imputation.in_time import LastValueImputer
 from appulse.imputation.noise import with_noise
 from appulse.model.encode import holes_of
-from appulse.model.filled import FILLED, Beforehand, column_of, split_ways
+from appulse.model.filled import FILLED, Prefilled, column_of, split_ways
 from appulse.model.stream import stream_names
 from appulse.model.strings import Labels
 from appulse.model.times import to_micros
@@ -39,7 +39,7 @@ Imputers: TypeAlias = Annotated[
     Any, either(_ONE, mapping(NAME, either(_ONE, NOTHING), "a mapping from names of streams to imputers"))
 ]
 #: Columns that `impute` adds: samples, their weights, and what was filled by what.
-SAMPLES, WEIGHTS, TOLD = "imputed", "imputed_weights", "filled"
+SAMPLES, WEIGHTS, FILLED_BY = "imputed", "imputed_weights", "filled"
 
 
 def fills_of(imputer: Any, names: Sequence[str], models: Sequence[Model]) -> list[Fill | None]:
@@ -64,7 +64,7 @@ def bound(imputer: Any, model: Incomplete) -> Fill:
             "imputer='auto' chooses by whole frames, in process, and here rows come piece by piece. Choose on a frame "
             "of typical rows (ap.AutoImputer().chosen), or name an imputer with a repository."
         )
-    if isinstance(imputer, Beforehand):  # its errors are in what was filled
+    if isinstance(imputer, Prefilled):  # its errors are in what was filled
         return imputer
     fill: Fill = imputer.bind(model.columns)
     return with_noise(fill, model.deviations)
@@ -112,7 +112,7 @@ def filled_table(table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: boo
     """
     check_filled(table.schema, stream)
     for name, column in zip(
-        (SAMPLES, WEIGHTS, TOLD), filled_values(table, stream, fill, empty_rows=empty_rows), strict=True
+        (SAMPLES, WEIGHTS, FILLED_BY), filled_values(table, stream, fill, empty_rows=empty_rows), strict=True
     ):
         table = table.append_column(name, column)
     return table
@@ -131,11 +131,11 @@ def filled_values(table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: bo
         pa.array(np.arange(len(filled.rows) + 1) * rows.shape[1], pa.int32()), pa.array(filled.rows.reshape(-1))
     )
     first = pa.array(filled.first)
-    told = column_of(filled.way, model.columns, fill)
+    filled_by = column_of(filled.way, model.columns, fill)
     columns = {
         SAMPLES: pa.LargeListArray.from_arrays(first, points),
         WEIGHTS: pa.LargeListArray.from_arrays(first, pa.array(filled.weights)),
-        TOLD: told,
+        FILLED_BY: filled_by,
     }
     return [column.cast(filled_field(name).type).take(index) for name, column in columns.items()]
 
@@ -143,7 +143,7 @@ def filled_values(table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: bo
 def filled_field(name: str) -> pa.Field:
     """A column that `filled_table` adds."""
     numbers = pa.list_(pa.float64())
-    return pa.field(name, {SAMPLES: pa.list_(numbers), WEIGHTS: numbers, TOLD: FILLED}[name])
+    return pa.field(name, {SAMPLES: pa.list_(numbers), WEIGHTS: numbers, FILLED_BY: FILLED}[name])
 
 
 def check_filled(schema: pa.Schema, stream: Stream) -> None:
@@ -151,7 +151,7 @@ def check_filled(schema: pa.Schema, stream: Stream) -> None:
     for column in (*incomplete_model(stream).columns, stream.time, *stream.partitions):
         if column not in schema.names:
             raise BadArgument(f"impute(): the frame has no column {column!r}.{nearest(column, schema.names)}")
-    for column in (SAMPLES, WEIGHTS, TOLD):
+    for column in (SAMPLES, WEIGHTS, FILLED_BY):
         if column in schema.names:
             raise BadArgument(f"impute() adds a column {column!r}, and the frame has one already. Rename that.")
 
@@ -161,7 +161,7 @@ def filled_columns(carried: Bytes, stream: NDArray[np.int64], encodings: Sequenc
 
     ``stream`` says which of the ``encodings`` each row is of.
     """
-    if not encodings[0].tells_filled:
+    if not encodings[0].carries_fill_source:
         return carried, pa.array([[]] * len(carried), FILLED)
     keys, ways = split_ways(carried, encodings[0].dimensions or 1)
     parts, places = [], []

@@ -9,7 +9,7 @@ import pyarrow as pa
 from appulse.engines.arriving import Arrivals
 from appulse.engines.base import R
 from appulse.engines.bucket import fail_if_asked
-from appulse.errors import BadArgument, tell_capped
+from appulse.errors import BadArgument, report_capped
 from appulse.model.columns import arrow_table
 from appulse.model.defects import concat_rejects
 from appulse.model.geography import with_points
@@ -104,7 +104,7 @@ class Local(Generic[R]):
     def _advance(self, ended: int | None) -> pa.Table:
         found = self.bucket.advance(None, ended)
         self._rejects += [table for table in self.bucket.rejected if len(table)]
-        tell_capped(self.bucket.counts["capped"])
+        report_capped(self.bucket.counts["capped"])
         finish = self.call.finishing()
         parts = [part for table in found for part in finish(table)]
         return parts[0] if len(parts) == 1 else pa.concat_tables([self.call.answer_schema.empty_table(), *parts])

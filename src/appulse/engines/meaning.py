@@ -26,14 +26,14 @@ def of_stream(
     encoding: Encoding, lateness: int = 0, idle_after: int | None = None, *, arrival: bool = False
 ) -> Meaning:
     """A stream as its call has it; lateness and silence in microseconds."""
-    told = dimensions(encoding.model) is not None
+    known = dimensions(encoding.model) is not None
     return without_defaults(
         {
             "name": encoding.name,
             "key": encoding.key,
             "time": encoding.time,
             "value": of_model(encoding.model),
-            "dimensions": None if told else encoding.dimensions,  # the rest is in the value
+            "dimensions": None if known else encoding.dimensions,  # the rest is in the value
             "existence": encoding.existence,
             "correlation": real(encoding.correlation),
             "partition_by": list(encoding.partition_by),
@@ -96,8 +96,8 @@ def of_readings(encoding: ReadingsEncoding, lateness: int) -> Meaning:
     }
 
 
-def of_alike(resolution: float | None, within: float | None, by: Property | None) -> Meaning:
-    """The arguments that say which readings are alike."""
+def of_similarity(resolution: float | None, within: float | None, by: Property | None) -> Meaning:
+    """The arguments that say which readings are similar."""
     return {
         "resolution": None if resolution is None else real(resolution),
         "within": None if within is None else real(within),

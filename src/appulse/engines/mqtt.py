@@ -27,7 +27,7 @@ __all__ = ["DISTINCT", "SCHEMA", "Broker", "Receiver", "need_mqtt", "table_of"]
 
 _LOG = logging.getLogger("appulse")
 DISTINCT = ("redelivered", "payload", "none")
-#: Columns of messages; as those of Kafka have them, so that they are decoded alike.
+#: Columns of messages; as those of Kafka have them, so that they are decoded in the same way.
 SCHEMA = pa.schema(
     {
         "topic": pa.string(),
@@ -103,7 +103,7 @@ class Receiver:
         self._again: list[int] = []  # packets to acknowledge that were here already
         self._known: OrderedDict[bytes, None] = OrderedDict()
         self._came = time.monotonic()
-        self._stop, self._news = Event(), Condition()
+        self._stop, self._arrived = Event(), Condition()
         self._failure: str | None = None
         self._subscribed = False
         self._name, self._same_topics = self._session()
@@ -115,8 +115,8 @@ class Receiver:
 
     def wait(self, after: int, seconds: float) -> int:
         """The end of the spool, once it is beyond an offset or the time is over; raises `StorageError` if refused."""
-        with self._news:
-            self._news.wait_for(lambda: self.spool.end > after or self._failure is not None, seconds)
+        with self._arrived:
+            self._arrived.wait_for(lambda: self.spool.end > after or self._failure is not None, seconds)
         if self._failure is not None and self.spool.end <= after:
             raise StorageError(self._failure)
         return self.spool.end
@@ -190,8 +190,8 @@ class Receiver:
         for packet in [*again, *(message.packet for message in pending)]:
             if packet:
                 client.ack(packet, _QOS)
-        with self._news:
-            self._news.notify_all()
+        with self._arrived:
+            self._arrived.notify_all()
 
     def _made(self) -> Client:
         from paho.mqtt.client import Client
@@ -210,8 +210,8 @@ class Receiver:
         if reason.is_failure:
             broker = self.broker
             self._failure = f"The MQTT broker {broker.host}:{broker.port} refused the connection: {reason}."
-            with self._news:
-                self._news.notify_all()
+            with self._arrived:
+                self._arrived.notify_all()
             return
         self._failure = None
         if not flags.session_present and self.broker.distinct == "redelivered":  # ids of packets begin anew

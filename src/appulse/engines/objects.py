@@ -123,7 +123,7 @@ class ObjectsBucket(Bucket[Objects]):
 
 def own_keys(objects: Objects, encoding: Encoding) -> Bytes:
     """The keys of the rows, without what they carry: how holes were filled, and columns."""
-    keys = split_ways(objects.key, objects.d)[0] if encoding.tells_filled else objects.key
+    keys = split_ways(objects.key, objects.d)[0] if encoding.carries_fill_source else objects.key
     return split_carried(keys)[0] if encoding.behind else keys
 
 

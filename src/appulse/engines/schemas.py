@@ -209,13 +209,13 @@ def known_dimensions(
             uncertainty.check_dimensions(f"The value of stream {name!r}", d)
             known[name] = d
     if len(set(known.values())) > 1:
-        told = ", ".join(f"{name} has {d}" for name, d in known.items())
-        raise BadArgument(f"The streams differ in dimensions: {told}. A distance needs the same number on both sides.")
+        each = ", ".join(f"{name} has {d}" for name, d in known.items())
+        raise BadArgument(f"The streams differ in dimensions: {each}. A distance needs the same number on both sides.")
     return next(iter(known.values()), None)
 
 
 def check_partitions(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> None:
-    """Raise `BadArgument` unless the streams' partitions are alike."""
+    """Raise `BadArgument` unless the streams' partitions are of one type."""
     counts = {name: len(stream.partitions) for name, stream in zip(names, streams, strict=True)}
     if len(set(counts.values())) > 1:
         raise BadArgument(f"partition_by differs in number over the streams: {counts}. Give every stream the same.")

@@ -121,7 +121,7 @@ def units_of(scale: Mapping[str, float] | None, streams: Sequence[Stream], d: in
         raise BadArgument("scale= divides coordinates, and positions have none: they are in metres. Leave it out.")
     if d is None:
         raise BadArgument(
-            "scale= needs to know the dimensions, and the columns do not tell. Name them: "
+            "scale= needs to know the dimensions, and the columns do not say which. Name them: "
             "ap.Samples(..., names=['x', 'y'])."
         )
     found = [1.0] * d

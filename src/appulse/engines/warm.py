@@ -266,8 +266,8 @@ def _match(table: pa.Table) -> None:
 def _sense(table: pa.Table) -> None:
     stream = Stream(table, key="id", time="ts", value="x", partition_by="y", carry="w")
     kinds: tuple[dict[str, Any], ...] = ({"resolution": 0.5}, {"within": 0.5})
-    for alike in kinds:
-        call = resolve_sensors(stream, table.schema, SensorSettings(**alike, window="x", expand=True))
+    for similarity in kinds:
+        call = resolve_sensors(stream, table.schema, SensorSettings(**similarity, window="x", expand=True))
         local = LocalReadings(call)
         readings, _ = encode_readings(table, call.encoding)
         SensorJoin(call.plan).probe([readings])
@@ -281,8 +281,8 @@ def _watch(table: pa.Table) -> None:
     stream = Stream(table, key="id", time="ts", value="x")
     where = pa.table({"id": table["id"], "a": table["x"], "b": table["y"]})
     kinds: tuple[dict[str, Any], ...] = ({"similar": "summary", "resolution": 0.5}, {"within": 0.5})
-    for alike in kinds:
-        settings = PhenomenaSettings(**alike, strength=1, span=1, locations=where, reach=1.0)
+    for similarity in kinds:
+        settings = PhenomenaSettings(**similarity, strength=1, span=1, locations=where, reach=1.0)
         call = resolve_phenomena(stream, table.schema, settings)
         stage = call.operator()
         readings, _ = encode_readings(table, call.encoding)

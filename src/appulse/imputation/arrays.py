@@ -90,12 +90,12 @@ def read(path: Path, *, check: bool) -> tuple[dict[str, Any], dict[str, NDArray[
     header = json.loads(text)
     begin = -(-(_PREFIX + length) // _ALIGNED) * _ALIGNED
     arrays = {}
-    for name, told in header.pop("arrays").items():
-        count, kind = math.prod(told["shape"]), told["type"]
-        if kind not in _TYPES or begin + told["place"] + count * np.dtype(kind).itemsize > len(pages):
+    for name, entry in header.pop("arrays").items():
+        count, kind = math.prod(entry["shape"]), entry["type"]
+        if kind not in _TYPES or begin + entry["place"] + count * np.dtype(kind).itemsize > len(pages):
             raise _damaged(path, f"its array {name!r} is cut short, or of a strange type")
-        array = np.frombuffer(pages, kind, count, begin + told["place"]).reshape(told["shape"])
-        if check and crc32(_bytes(array)) != told["crc"]:
+        array = np.frombuffer(pages, kind, count, begin + entry["place"]).reshape(entry["shape"])
+        if check and crc32(_bytes(array)) != entry["crc"]:
             raise _damaged(path, f"its array {name!r} is not what was written")
         arrays[name] = array
     return header, arrays

@@ -1,4 +1,4 @@
-"""Differential dependencies found in a repository: which attributes tell another, and how close they have to be."""
+"""Differential dependencies found in a repository: which attributes determine another, how close they are."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def discovered(
     """Rules for each of the columns by the others, with what speaks for them.
 
     For each attribute the determinants, and their tolerances, are those by which rows held out are filled best (least
-    mean CRPS), found by steps from the other attributes that tell most. All of them together make rules of several
+    mean CRPS), found by steps from the other attributes that determine most. All of them together make rules of several
     widths, so that a row in the midst of others is filled from nearer ones than a row apart; and each alone makes one,
     for rows that lack the others. The tolerance of a rule is the least that holds for the share
     ``confidence`` of close pairs: of all of them, or of a sample and then a little wider where there are many.
@@ -67,7 +67,7 @@ def discovered(
     known = repository if isinstance(repository, Repository) else Repository(repository, columns)
     names = tuple(known.names if columns is None else columns)
     if len(names) < 2:
-        raise BadArgument("Dependencies need at least two columns of numbers, one to tell the other by.")
+        raise BadArgument("Dependencies need at least two columns of numbers, one to determine the other.")
     found = []
     for dependent in names:
         others = tuple(name for name in names if name != dependent and np.ptp(known[name]) > 0.0)
@@ -76,7 +76,7 @@ def discovered(
             rules += _conditional(known, rules, confidence)
         found += rules
         if progress is not None:
-            progress("\n".join(str(one.rule) for one in rules) or f"nothing tells {dependent}")
+            progress("\n".join(str(one.rule) for one in rules) or f"nothing determines {dependent}")
     return found
 
 

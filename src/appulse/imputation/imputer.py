@@ -60,7 +60,7 @@ Rules: TypeAlias = Annotated[
     ),
 ]
 _Verified: TypeAlias = Annotated[
-    Sequence[Verification], several(instance(Verification, "how a rule fared"), "what verified= of an imputer told")
+    Sequence[Verification], several(instance(Verification, "how a rule fared"), "what verified= of an imputer returned")
 ]
 _Row: TypeAlias = Annotated[
     Mapping[str, float | None],
@@ -215,7 +215,7 @@ class DependencyImputer:
         turns = sorted((own.index(k), k) for own in of.values() for k in own)
         return tuple(sorted(k for _, k in turns[:MOST_RULES]))
 
-    def told(self, way: int) -> str:
+    def describe(self, way: int) -> str:
         """The name of a way to fill: its rules, or ``"marginal"``."""
         return " and ".join(str(rule) for k, rule in enumerate(self.rules) if way >> k & 1) or MARGINAL
 
@@ -232,7 +232,7 @@ class DependencyImputer:
         fill = self.bind(attributes)
         way = fill.fill(values, np.zeros(1, np.int64), np.zeros(1, np.int64)).way[0]
         return [
-            {"attribute": name, "rule": self.told(int(way[i])), "rows": self._rows_behind(int(way[i]), row)}
+            {"attribute": name, "rule": self.describe(int(way[i])), "rows": self._rows_behind(int(way[i]), row)}
             for i, name in enumerate(attributes)
             if np.isnan(values[0, i])
         ]
@@ -280,8 +280,8 @@ class DependencyFill:
         """See `appulse.model.filled.Fill`."""
         return self.imputer.meaning()
 
-    def told(self, way: int) -> str:
-        return self.imputer.told(way)
+    def describe(self, way: int) -> str:
+        return self.imputer.describe(way)
 
     def explain(self, row: Mapping[str, float | None]) -> list[dict[str, Any]]:
         """See `DependencyImputer.explain`."""

@@ -72,7 +72,7 @@ class LastValueImputer:
     @checked
     def bind(self, attributes: Attributes) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
-        meaning: Meaning = without_defaults({"kind": "LastValueImputer", "wait": _told(self.wait)}, {"wait": None})
+        meaning: Meaning = without_defaults({"kind": "LastValueImputer", "wait": _wait_text(self.wait)}, {"wait": None})
         return AroundFill("last value", meaning, _LastValues(self.wait), self.wait, looks_ahead=False)
 
 
@@ -110,7 +110,7 @@ class SpeedImputer:
                 raise BadArgument(f"SpeedImputer names an attribute {name!r}.{nearest(name, attributes)}")
         speeds = np.array([self.speeds.get(name, math.inf) for name in attributes])
         given = {n: real(of) for n, of in self.speeds.items()}
-        meaning: Meaning = {"kind": "SpeedImputer", "speeds": given, "wait": _told(self.wait)}
+        meaning: Meaning = {"kind": "SpeedImputer", "speeds": given, "wait": _wait_text(self.wait)}
         meaning = without_defaults(meaning, {"speeds": {}, "wait": None})
         fill = Rescaled(_Speeding(speeds, self.wait))
         return AroundFill("neighbours in time", meaning, fill, self.wait, looks_ahead=True)
@@ -126,7 +126,7 @@ def _waited(wait: Duration | None) -> int | None:
     return micros
 
 
-def _told(wait: int | None) -> str | None:
+def _wait_text(wait: int | None) -> str | None:
     return None if wait is None else seconds(wait)
 
 

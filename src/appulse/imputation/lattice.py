@@ -109,7 +109,7 @@ def _rank(expected: float) -> tuple[int, float]:
 
 
 def expected_matches(repository: Repository, index: Index, nodes: Constraints) -> tuple[Floats, str]:
-    """How many other rows a row of the repository matches, under each node; and what told so.
+    """How many other rows a row of the repository matches, under each node; and which estimate is used.
 
     That is ``"count"``, the mean over a sample of rows, or ``"dimension"``, by correlation dimension: whichever tells
     the matches of other rows better, by the mean error of the logarithm. Of up to 512 rows all are counted.
@@ -120,8 +120,8 @@ def expected_matches(repository: Repository, index: Index, nodes: Constraints) -
     rows = repository.matrix(index.axes).T
     whole = n <= 2 * _SAMPLE
     spaced = np.arange(n) if whole else (np.arange(2 * _SAMPLE) * n) // (2 * _SAMPLE)
-    told, held_out = (spaced, spaced) if whole else (spaced[::2], spaced[1::2])
-    counts, truth = (_mean_matches(index, rows, sample, nodes) for sample in (told, held_out))
+    sampled, held_out = (spaced, spaced) if whole else (spaced[::2], spaced[1::2])
+    counts, truth = (_mean_matches(index, rows, sample, nodes) for sample in (sampled, held_out))
     model = by_dimension(rows, nodes)
     errors = [float(np.abs(np.log((guess + 1.0) / (truth + 1.0))).mean()) for guess in (counts, model)]
     return (counts, "count") if errors[0] <= errors[1] else (model, "dimension")

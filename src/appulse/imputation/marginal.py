@@ -60,8 +60,8 @@ class MarginalFill:
         """See `appulse.model.filled.Fill`."""
         return {"kind": "OrMarginal", "imputer": self.whole.meaning(), "repository": self._repository.meaning()}
 
-    def told(self, way: int) -> str:
-        return MARGINAL if way == _WAY else self.whole.told(way)
+    def describe(self, way: int) -> str:
+        return MARGINAL if way == _WAY else self.whole.describe(way)
 
     def explain(self, row: Any) -> Any:
         """What fills each hole of a row, where the fill can tell."""

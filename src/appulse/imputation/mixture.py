@@ -57,7 +57,7 @@ class MixedFill:
     def __init__(self, fills: Mapping[str, Fill], weights: Mapping[str, float]) -> None:
         self.fills = tuple(fills.values())
         self.weights = tuple(weights[name] for name in fills)
-        self._told = " + ".join(f"{weights[name]:.2f} {name}" for name in fills)
+        self._description = " + ".join(f"{weights[name]:.2f} {name}" for name in fills)
 
     @property
     def in_order(self) -> bool:
@@ -69,8 +69,8 @@ class MixedFill:
         parts = [[real(weight), fill.meaning()] for fill, weight in zip(self.fills, self.weights, strict=True)]
         return {"kind": "Mixture", "parts": parts}
 
-    def told(self, way: int) -> str:  # noqa: ARG002 - there is one way
-        return self._told
+    def describe(self, way: int) -> str:  # noqa: ARG002 - there is one way
+        return self._description
 
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
         """See `appulse.model.filled.Fill`."""

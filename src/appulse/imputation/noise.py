@@ -53,8 +53,8 @@ class NoisyFill:
         """That of the fill: the error is described by the stream's value."""
         return self.whole.meaning()
 
-    def told(self, way: int) -> str:
-        return self.whole.told(way)
+    def describe(self, way: int) -> str:
+        return self.whole.describe(way)
 
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
         """See `appulse.model.filled.Fill`."""

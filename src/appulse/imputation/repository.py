@@ -220,7 +220,7 @@ class Index:
 
     @staticmethod
     def of(axes: Sequence[str], dependents: Sequence[str], arrays: Mapping[str, NDArray[Any]]) -> Index:
-        """An index from what `arrays` told of it."""
+        """An index from what `arrays` says of it."""
         index = object.__new__(Index)
         index.axes, index.dependents = tuple(axes), tuple(dependents)
         index.__dict__.update({name: arrays[name] for name in _ARRAYS})

@@ -75,7 +75,7 @@ class SimpleFill:
         with np.errstate(over="ignore", invalid="ignore"):
             return self._fill(values, time, group, wanted)
 
-    def told(self, way: int) -> str:
+    def describe(self, way: int) -> str:
         return self._names[way]
 
 
@@ -87,7 +87,7 @@ class _PointFill(SimpleFill):
         self._model = fill.model
 
     def meaning(self) -> Meaning:
-        """With what the model is, pickled: no words of ours tell it."""
+        """With the model, pickled: it has no other description."""
         return super().meaning() | {"content": digest_of([pickle.dumps(self._model, protocol=4)])}
 
 
@@ -225,7 +225,7 @@ class EditingRules:
     @checked
     def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
-        told = tuple(f"{', '.join(by)} -> {name}" for name, by in self.rules.items())
+        described = tuple(f"{', '.join(by)} -> {name}" for name, by in self.rules.items())
         meaning = {
             "kind": "EditingRules",
             "repository": self.repository.meaning(),
@@ -234,7 +234,7 @@ class EditingRules:
             "marginal": self.marginal,
         }
         meaning = without_defaults(meaning, {"marginal": 256})
-        return SimpleFill((MARGINAL, *told), meaning, _Edited(self, tuple(attributes)))
+        return SimpleFill((MARGINAL, *described), meaning, _Edited(self, tuple(attributes)))
 
 
 # --- how they do it ---------------------------------------------------------------------------------------------

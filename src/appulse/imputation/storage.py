@@ -92,14 +92,14 @@ def read_file(path: Path, *, check: bool) -> Stored:
         raise StateError(f"{path} is of format {header.get('format')}, this appulse reads {_FORMAT}. Save it again.")
     columns = dict(zip(header["names"], held["rows"], strict=True))
     repository, rules = Repository.of(columns, header["version"]), from_toml(header["rules"])
-    verified = [Verification(rule, **_pair(told)) for rule, told in zip(rules, header["verified"], strict=True)]
+    verified = [Verification(rule, **_pair(saved)) for rule, saved in zip(rules, header["verified"], strict=True)]
     lattices: dict[tuple[tuple[str, ...], tuple[int, ...]], Lattice] = {}
-    for i, told in enumerate(header["lattices"]):
+    for i, saved in enumerate(header["lattices"]):
         own = {name.removeprefix(f"{i} "): array for name, array in held.items() if name.startswith(f"{i} ")}
-        dependents, numbers = tuple(told["dependents"]), tuple(told["numbers"])
-        index = Index.of(told["axes"], dependents, own)
+        dependents, numbers = tuple(saved["dependents"]), tuple(saved["numbers"])
+        index = Index.of(saved["axes"], dependents, own)
         chosen = [rules[k] for k in numbers]
-        lattice = Lattice(repository, chosen, numbers, dependents, (index, own["expected"], told["method"]))
+        lattice = Lattice(repository, chosen, numbers, dependents, (index, own["expected"], saved["method"]))
         lattices[dependents, numbers] = lattice
     return Stored(repository, rules, header["settings"], verified, lattices)
 
@@ -130,8 +130,8 @@ def _arrays(imputer: Stored) -> dict[str, Any]:
     return held
 
 
-def _pair(told: dict[str, Any]) -> dict[str, Any]:
-    return {**told, "against": None if told["against"] is None else tuple(told["against"])}
+def _pair(saved: dict[str, Any]) -> dict[str, Any]:
+    return {**saved, "against": None if saved["against"] is None else tuple(saved["against"])}
 
 
 def _refuse_others(header: dict[str, Any], folder: Path, number: int) -> None:

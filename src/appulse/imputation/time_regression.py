@@ -165,7 +165,7 @@ class _Series:
         for number, gap in enumerate(gaps):
             own = np.flatnonzero(which.reshape(-1) == number)
             far_off, beside = np.split(gap, [2 * len(holes)])
-            samples[own] = self._alike(rows[own], back[own], ahead[own], holes, far_off, k, np.flatnonzero(beside))
+            samples[own] = self._by_similar(rows[own], back[own], ahead[own], holes, far_off, k, np.flatnonzero(beside))
         return samples
 
     def _beside(self, rows: Ints) -> Ints:
@@ -182,7 +182,7 @@ class _Series:
         found: Ints = kept[np.argmax(np.where(within, kept.sum(axis=1) + 1, 0), axis=1)][which.reshape(-1)]
         return found
 
-    def _alike(self, rows: Ints, back: Ints, ahead: Ints, holes: Ints, gap: Ints, k: int, beside: Ints) -> Floats:
+    def _by_similar(self, rows: Ints, back: Ints, ahead: Ints, holes: Ints, gap: Ints, k: int, beside: Ints) -> Floats:
         """`samples` of rows whose neighbours are as far off, but for rounding, by columns ``beside`` and their own."""
         m = len(holes)
         known, seen = self._to_learn_from(holes, gap, beside)
@@ -193,20 +193,20 @@ class _Series:
                 return self._far(rows, back, ahead, k, model, (holes, gap, beside))
             seen = seen[:0]
         if len(known) == 0 and len(beside):
-            return self._alike(rows, back, ahead, holes, gap, k, beside[:0])
+            return self._by_similar(rows, back, ahead, holes, gap, k, beside[:0])
         behind, before = (np.tile(part, (len(known), 1)) for part in (gap[:m], gap[m:]))
-        lines, alike = kernels.features(self.columns, self.time, rows, holes, seen, back, ahead)
+        lines, asked_like = kernels.features(self.columns, self.time, rows, holes, seen, back, ahead)
         lines = np.where((back == 0) & (ahead == 0), np.nan, lines)
         if len(known) == 0:
             return np.repeat(lines[:, None], k, axis=1)
         learned_lines, like = kernels.features(self.columns, self.time, known, holes, seen, behind, before)
-        given, asked = (np.ascontiguousarray(part[:, : 2 * len(seen) + m]) for part in (like, alike))
+        given, asked = (np.ascontiguousarray(part[:, : 2 * len(seen) + m]) for part in (like, asked_like))
         if len(known) < _LEAST_ROWS * given.shape[1]:
             if len(beside):
-                return self._alike(rows, back, ahead, holes, gap, k, beside[:0])
+                return self._by_similar(rows, back, ahead, holes, gap, k, beside[:0])
             given, asked = np.empty((len(known), 0)), asked[:, :0]
         weights, errors = kernels.ridge(given, self.values[known][:, holes] - learned_lines, _PENALTIES)
-        return _around(lines + _with_one(asked) @ weights, errors, like, alike, k)
+        return _around(lines + _with_one(asked) @ weights, errors, like, asked_like, k)
 
     def _anywhere(self, holes: Ints, beside: Ints) -> _Anywhere:
         """What is learned from all rows that have these attributes, once: it is the same for all gaps."""
@@ -230,14 +230,14 @@ class _Series:
         """`samples` of rows whose neighbours tell nothing, by their observed attributes alone."""
         holes, gap, beside = asked_for
         if model.fitted is None and len(beside):
-            return self._alike(rows, back, ahead, holes, gap, k, beside[:0])
+            return self._by_similar(rows, back, ahead, holes, gap, k, beside[:0])
         lines = np.where((back == 0) & (ahead == 0), np.nan, np.tile(model.middle, (len(rows), 1)))
         if model.fitted is None:
             return np.repeat(lines[:, None], k, axis=1)
-        alike = np.ascontiguousarray(self.columns[model.seen][:, rows].T)
+        asked_like = np.ascontiguousarray(self.columns[model.seen][:, rows].T)
         weights, errors = model.fitted
-        asked = alike if model.enough else alike[:, :0]
-        return _around(lines + _with_one(asked) @ weights, errors, model.like, alike, k)
+        asked = asked_like if model.enough else asked_like[:, :0]
+        return _around(lines + _with_one(asked) @ weights, errors, model.like, asked_like, k)
 
     def _to_learn_from(self, holes: Ints, gap: Ints, beside: Ints) -> tuple[Ints, Ints]:
         """Rows with neighbours as far off, in their partition, that have the attributes of the holes; and by which.
@@ -278,10 +278,10 @@ class _Anywhere:
     fitted: tuple[Floats, Floats] | None
 
 
-def _around(predicted: Floats, errors: Floats, like: Floats, alike: Floats, k: int) -> Floats:
+def _around(predicted: Floats, errors: Floats, like: Floats, asked_like: Floats, k: int) -> Floats:
     """What was predicted, with the errors of the rows most alike."""
     spread = not like.shape[1]
-    near = np.tile(_spread(len(like), 3 * k), (len(alike), 1)) if spread else _nearest(like, alike, 3 * k)
+    near = np.tile(_spread(len(like), 3 * k), (len(asked_like), 1)) if spread else _nearest(like, asked_like, 3 * k)
     found: Floats = predicted[:, None] + every_third(errors[near])
     return found
 

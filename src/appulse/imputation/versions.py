@@ -30,7 +30,7 @@ class SavedImputer:
     """The imputer in a folder that `DependencyImputer.save` put there: its newest version.
 
     In process and over batch frames that is the newest as of the call. A streaming query on Spark takes the newest as
-    of each micro-batch, all of whose rows are filled by that one, also if the batch is answered again; metrics tell
+    of each micro-batch, all of whose rows are filled by that one, also if the batch is answered again; metrics report
     it as ``repository``. The folder has to be one that every worker can read and write. Rows that were filled stay as
     they were. Raises `BadArgument` where the folder holds none.
 
@@ -55,7 +55,7 @@ class SavedImputer:
 
 
 class VersionedFill:
-    """Fills by one version of a folder, which travels as its place: whoever fills maps the file into memory."""
+    """Fills by one version of a folder, which travels as its place: each worker maps the file into memory."""
 
     in_order = False
 
@@ -90,8 +90,8 @@ class VersionedFill:
         """See `DependencyImputer.explain`."""
         return self.whole.explain(row)
 
-    def told(self, way: int) -> str:
-        return self.whole.told(way)
+    def describe(self, way: int) -> str:
+        return self.whole.describe(way)
 
 
 @lru_cache(maxsize=16)
@@ -107,7 +107,7 @@ def chosen(folder: Path, query: str, batch: int) -> int:
     if not note.exists():
         _check_shared(folder)
         note.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError), arrays.published(note) as file:  # whoever is first decides for all tasks
+        with suppress(FileExistsError), arrays.published(note) as file:  # the first decides for all tasks
             file.write(str(newest_in(folder)).encode())
         (note.parent / str(batch - _KEPT)).unlink(missing_ok=True)
     return int(note.read_bytes())

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Job", "build", "frame_of", "load", "validate"]
 
-_MOST_TOLD = 10  # conditions that cannot be used
+_MOST_REPORTED = 10  # conditions that cannot be used
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ def load(path: str | Path) -> Job:
     """Read and check a job file; all that is wrong with it is in the one `JobError`."""
     job, problems = _read(Path(path))
     if job is None or problems:
-        told = "".join(f"\n  {problem}" for problem in problems)
-        raise JobError(f"{path} is no job that can run:{told}")
+        listed = "".join(f"\n  {problem}" for problem in problems)
+        raise JobError(f"{path} is no job that can run:{listed}")
     return job
 
 
@@ -319,8 +319,8 @@ def _check_queries(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Sch
         refused = (
             WindowQueries(resolve_window_queries(streams, empty, queries.schema, **settings)).change(queries).rejects
         )
-    told = refused.slice(0, _MOST_TOLD).to_pylist()
-    return [Problem(where, f"query {json.loads(row['values'])['query']!r}: {row['detail']}") for row in told]
+    listed = refused.slice(0, _MOST_REPORTED).to_pylist()
+    return [Problem(where, f"query {json.loads(row['values'])['query']!r}: {row['detail']}") for row in listed]
 
 
 def _check_fences(job: Job, stream: Stream, schema: pa.Schema) -> list[Problem]:
@@ -335,7 +335,7 @@ def _check_fences(job: Job, stream: Stream, schema: pa.Schema) -> list[Problem]:
         return [Problem(where, str(problem))]
     settings = asked.settings() | {"on_reject": "collect", "options": Options()}
     refused = resolve_fences(stream, schema, fences, **settings).known_rejects
-    shown = refused.slice(0, _MOST_TOLD).to_pylist()
+    shown = refused.slice(0, _MOST_REPORTED).to_pylist()
     return [Problem(where, f"fence {json.loads(row['values'])['query']!r}: {row['detail']}") for row in shown]
 
 

@@ -56,11 +56,11 @@ class Problem:
 
 def problems_of(failure: ValidationError, given: Mapping[str, Any]) -> list[Problem]:
     """Every problem pydantic found in what the file holds, each once, in the words of this project."""
-    found = [Problem(_place(where, given), what) for where, what in map(_told, failure.errors())]
+    found = [Problem(_place(where, given), what) for where, what in map(_described, failure.errors())]
     return list(dict.fromkeys(found))
 
 
-def _told(error: ErrorDetails) -> tuple[tuple[int | str, ...], str]:
+def _described(error: ErrorDetails) -> tuple[tuple[int | str, ...], str]:
     """Place and text of one error."""
     where, context = error["loc"], error.get("ctx", {})
     match error["type"]:

@@ -130,7 +130,7 @@ def _mix(mixed: Floats, weight: float, mean: float, variance: float) -> None:
 def _settle(
     count: int, usual: int, weight: float, total: float, variance: float, shift: float, mixed: NDArray[np.float64]
 ) -> None:
-    """Tell the mixtures of sum, mean and count of worlds with so many existing rows.
+    """Report the mixtures of sum, mean and count of worlds with so many existing rows.
 
     ``total`` is the sum of values less ``shift``, and so are the means; sums and counts are less those of ``usual``
     rows, each at ``shift``.

@@ -44,7 +44,7 @@ class Chained(NamedTuple):
     bounds: Floats  # (most, 4)
     unused: Ints  # (most,): chains to be used again
     phenomena: Ints  # (most, 4)
-    told: Floats  # (most,): the value that was last told of a phenomenon
+    reported: Floats  # (most,): the value that was last reported of a phenomenon
     track: Floats  # (most, TRACK, 1 + d)
     free: Ints  # (most,): slots to be used again
 
@@ -294,5 +294,5 @@ def widen(field: Chained, former: Chained) -> None:
     n, many = former.counts[CHAINS], len(former.phenomena)
     field.sensors[: len(former.sensors)] = former.sensors
     field.chains[:n], field.bounds[:n], field.unused[:n] = former.chains[:n], former.bounds[:n], former.unused[:n]
-    field.phenomena[:many], field.told[:many] = former.phenomena, former.told
+    field.phenomena[:many], field.reported[:many] = former.phenomena, former.reported
     field.track[:many], field.free[:many] = former.track, former.free

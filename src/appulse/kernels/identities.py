@@ -177,7 +177,7 @@ def give_up(field: Known, slot: Whole, key: Whole, events: Events) -> None:
 
 
 @exact_kernel
-def tell_others(field: Known, lineage: Lineage, one: Whole, events: Events, split: bool) -> None:
+def report_others(field: Known, lineage: Lineage, one: Whole, events: Events, split: bool) -> None:
     """The phenomena that share sensors with one: most of them first, then the older."""
     old, slots, pairs, shared = lineage
     many = len(slots)

@@ -2,7 +2,7 @@
 
 Rows of each (group, stream) are numbered from 0 in the order of ticks. Every window keeps a suffix, so one number, the
 *floor*, says what it holds: the rows numbered from there on. Live rows stand in an arena in order of numbering,
-threaded on one list per (group, stream); with each go the places (tiles) that hold a copy, to be told when it leaves.
+threaded on one list per (group, stream); with each go the places (tiles) that hold a copy, notified when it leaves.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def sort_ties(
 
 
 @exact_kernel
-def _told(
+def _noted(
     out: NDArray[np.int64],
     count: int,
     latest: Ints,
@@ -197,7 +197,7 @@ def number_rows(
 
     Returns each row's frame, shape (n, streams): the floors at its tick, its own tick's rows counted, and for windows
     of rows that may not exist the newest numbers beside them, shape (n, 2 streams); and notes (place, group, stream,
-    tick, floor) for whoever holds copies of rows that left.
+    tick, floor) for those that hold copies of rows that left.
     """
     time, stream, group, given = rows
     kind, size, bound = rule
@@ -226,7 +226,7 @@ def number_rows(
                         while head[g, s] != NONE:
                             at = head[g, s]
                             for c in range(copy_first[at], copy_first[at] + copy_count[at]):
-                                notes, count = _told(notes, count, latest, copies[c], g, s, tick, floor[g, s])
+                                notes, count = _noted(notes, count, latest, copies[c], g, s, tick, floor[g, s])
                             head[g, s] = following[at]
                         tail[g, s] = NONE
         for r in range(i, j):
@@ -263,7 +263,7 @@ def number_rows(
                 while number[head[g, s]] < lowest:
                     at = head[g, s]
                     for c in range(copy_first[at], copy_first[at] + copy_count[at]):
-                        notes, count = _told(notes, count, latest, copies[c], g, s, tick, lowest)
+                        notes, count = _noted(notes, count, latest, copies[c], g, s, tick, lowest)
                     head[g, s] = following[at]
         for r in range(i, j):
             for s in range(streams):

@@ -1,8 +1,8 @@
 """One hash structure for all sensors: values, the occurrences of each newest first, and a clean sweep, oldest first.
 
 Ali et al. 2007, section 4.1, with one step more: what a value holds stands side by side, in a *block*. Its occurrences
-are *settled* in groups, one a sensor, in the order in which answers tell them, so that a probe copies what it tells: it
-chases no pointer, and tests no time. What comes and is not a probe is put before them, *fresh*, and settled when
+are *settled* in groups, one a sensor, in the order in which answers report them, so that a probe copies them: it chases
+no pointer, and tests no time. What comes and is not a probe is put before them, *fresh*, and settled when
 somebody asks. Where windows or values of readings decide one by one, nothing is settled.
 """
 
@@ -334,20 +334,20 @@ def _settle_many(state: Structure, value: Whole, room: Scratch) -> None:
             room.group[room.latest[sensor] - mark] = begin
             room.size[room.latest[sensor] - mark] += size << 32
         begin += size
-    told = np.int64(0)
+    written = np.int64(0)
     for k in range(many):
         fresh, size = room.size[k] & SIZE, room.size[k] >> 32
-        room.place[k] = told
-        _copy(time, room.group[k], room.time, told + fresh, size)
-        _copy(number, room.group[k], room.number, told + fresh, size)
-        told += fresh + size
+        room.place[k] = written
+        _copy(time, room.group[k], room.time, written + fresh, size)
+        _copy(number, room.group[k], room.number, written + fresh, size)
+        written += fresh + size
     begin = first
     for g in range(end - groups, end):
         size = owner[g] & SIZE
         if room.latest[owner[g] >> 32] < mark:
-            _copy(time, begin, room.time, told, size)
-            _copy(number, begin, room.number, told, size)
-            told += size
+            _copy(time, begin, room.time, written, size)
+            _copy(number, begin, room.number, written, size)
+            written += size
         begin += size
     for k in range(front, first):
         g = room.latest[owner[k]] - mark
@@ -362,9 +362,9 @@ def _settle_many(state: Structure, value: Whole, room: Scratch) -> None:
     for k in range(many - 1, -1, -1):
         alone -= 1
         owner[alone] = (room.sensor[k] << 32) | ((room.size[k] & SIZE) + (room.size[k] >> 32))
-    shift(time, front, room.time, 0, told)
+    shift(time, front, room.time, 0, written)
     if len(number):
-        shift(number, front, room.number, 0, told)
+        shift(number, front, room.number, 0, written)
     state.values[value, FRESH], state.values[value, GROUPS] = 0, end - alone
 
 

@@ -34,7 +34,7 @@ from appulse.kernels.identities import (
     give_up,
     inherited,
     move_on,
-    tell_others,
+    report_others,
     tick_end,
 )
 from appulse.kernels.jit import exact_kernel
@@ -188,7 +188,7 @@ def _count_tick(field: Field, readings: KeyedReadings, begin: Whole, end: Whole,
 
 @exact_kernel
 def apply(field: Field, readings: KeyedReadings, strength: Whole, span: Whole) -> None:
-    """Take in whole ticks without telling what becomes of phenomena."""
+    """Take in whole ticks without reporting what becomes of phenomena."""
     begin: Whole = 0
     while begin < len(readings.time):
         end = tick_end(readings.time, begin)
@@ -232,7 +232,7 @@ def observe(
     counts = field.counts
     while True:
         while counts[DONE] < counts[PENDING]:
-            if not _told(field, place, field.pending[counts[DONE]], criteria.least, events):
+            if not _reported(field, place, field.pending[counts[DONE]], criteria.least, events):
                 return begin
             counts[DONE] += 1
         if begin == len(readings.time):
@@ -245,7 +245,7 @@ def observe(
 
 
 @exact_kernel
-def _told(field: Field, place: Place, value: Whole, least: Whole, events: Events) -> bool:
+def _reported(field: Field, place: Place, value: Whole, least: Whole, events: Events) -> bool:
     """Report what became of one value's phenomena at the tick at hand; False without room."""
     cells = _listed(field, value)
     if (
@@ -263,7 +263,7 @@ def _told(field: Field, place: Place, value: Whole, least: Whole, events: Events
     pairs, shared = _shared(field, active, part, old, many)
     slots = inherited(field, pairs, shared, old, many)
     lineage = Lineage(old, slots, pairs, shared)
-    _tell_events(field, place, value, cells, Parts(active, part), lineage, events)
+    _report_events(field, place, value, cells, Parts(active, part), lineage, events)
     _settle(field, value, cells, active, part, slots)
     return True
 
@@ -352,7 +352,7 @@ def _shared(field: Field, active: Ints, part: Ints, old: Ints, many: Whole) -> t
 
 
 @exact_kernel
-def _tell_events(
+def _report_events(
     field: Field,
     place: Place,
     value: Whole,
@@ -370,13 +370,13 @@ def _tell_events(
             field.phenomena[field.cells[cell, SLOT], SIZE] += 1
     for one in by_number(field, lineage.old, lineage.slots):
         if one < many:
-            _tell_part(field, place, value, parts, one, lineage, events)
+            _report_part(field, place, value, parts, one, lineage, events)
         else:
-            _tell_gone(field, place, value, cells, one - many, lineage, events)
+            _report_gone(field, place, value, cells, one - many, lineage, events)
 
 
 @exact_kernel
-def _tell_part(
+def _report_part(
     field: Field,
     place: Place,
     value: Whole,
@@ -403,13 +403,13 @@ def _tell_part(
             events.members[events.counts[MEMBERS]] = field.cells[active[i], SENSOR]
             events.counts[MEMBERS] += 1
     if fresh:
-        tell_others(field, lineage, p, events, split=True)
+        report_others(field, lineage, p, events, split=True)
     move_on(field, place, slot, low, events)
     close(field, field.values[value, KEY], slot, APPEARS if fresh else MOVES, events)
 
 
 @exact_kernel
-def _tell_gone(
+def _report_gone(
     field: Field, place: Place, value: Whole, cells: Ints, i: Whole, lineage: Lineage, events: Events
 ) -> None:
     """A phenomenon without heir, with the cells it had."""
@@ -418,7 +418,7 @@ def _tell_gone(
     for cell in mine[np.argsort(place.rank[field.cells[mine, SENSOR]])]:
         events.members[events.counts[MEMBERS]] = field.cells[cell, SENSOR]
         events.counts[MEMBERS] += 1
-    tell_others(field, lineage, i, events, split=False)
+    report_others(field, lineage, i, events, split=False)
     give_up(field, slot, field.values[value, KEY], events)
 
 

@@ -46,7 +46,7 @@ from appulse.kernels.identities import (
     give_up,
     inherited,
     move_on,
-    tell_others,
+    report_others,
     tick_end,
 )
 from appulse.kernels.jit import exact_kernel
@@ -66,7 +66,7 @@ class ValuedReadings(NamedTuple):
 
 @exact_kernel
 def apply_within(field: Chained, readings: ValuedReadings, span: Whole) -> None:
-    """Take in whole ticks without telling what becomes of phenomena."""
+    """Take in whole ticks without reporting what becomes of phenomena."""
     time, sensor, value = readings
     begin: Whole = 0
     while begin < len(time):
@@ -132,18 +132,18 @@ def _settled(field: Chained, place: Place, order: Ints, least: Whole, reach: flo
                 continue
             some = by_part[np.searchsorted(part_of, one) : np.searchsorted(part_of, one, side="right")]
             low = events.counts[MEMBERS]
-            _tell_members(mine, events)
+            _report_members(mine, events)
             if not stays:
-                tell_others(field, Lineage(old, slots, pairs[some], shared[some]), one, events, split=True)
+                report_others(field, Lineage(old, slots, pairs[some], shared[some]), one, events, split=True)
             move_on(field, place, slots[one], low, events)
-            field.told[slots[one]] = mean[one]
+            field.reported[slots[one]] = mean[one]
             close(field, _bits(mean[one]), slots[one], MOVES if stays else APPEARS, events)
         else:
             i = one - len(slots)
-            _tell_members(old_members[old_first[i] : old_first[i + 1]], events)
+            _report_members(old_members[old_first[i] : old_first[i + 1]], events)
             some = np.arange(np.searchsorted(pairs, i * len(slots)), np.searchsorted(pairs, (i + 1) * len(slots)))
-            tell_others(field, Lineage(old, slots, pairs[some], shared[some]), i, events, split=False)
-            give_up(field, old[i], _bits(field.told[old[i]]), events)
+            report_others(field, Lineage(old, slots, pairs[some], shared[some]), i, events, split=False)
+            give_up(field, old[i], _bits(field.reported[old[i]]), events)
     _settle(field, order, chains, component, part, slots)
     return True
 
@@ -379,7 +379,7 @@ def _means(field: Chained, chains: Ints, part: Ints, many: Whole) -> Floats:
 
 
 @exact_kernel
-def _tell_members(members: Ints, events: Events) -> None:
+def _report_members(members: Ints, events: Events) -> None:
     for sensor in members:
         events.members[events.counts[MEMBERS]] = sensor
         events.counts[MEMBERS] += 1

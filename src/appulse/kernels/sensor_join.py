@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from appulse.kernels.occurrences import Scratch, Structure
 
 # Counters of an output: answers, their groups, the times of these.
-PROBES, TOLD_GROUPS, TIMES = range(3)
+PROBES, REPORTED_GROUPS, TIMES = range(3)
 
 
 class Arrivals(NamedTuple):
@@ -87,7 +87,7 @@ def join(
     counts, due, values, table = state.counts, state.sweep, state.values, state.table
     pool, owner, numbers, measures, lengths = state.time, state.owner, state.number, state.value, state.length
     time, sensors, groups, keys, asks = arrivals.time, arrivals.sensor, arrivals.group, arrivals.key, arrivals.asks
-    told, answers, firsts, met, begins = found.counts, found.probe, found.first, found.sensor, found.begin
+    reported, answers, firsts, met, begins = found.counts, found.probe, found.first, found.sensor, found.begin
     times, marks, space = found.time, found.number, room.time
     heads, ends = np.full(3, -1, np.int64), np.zeros(4, np.int64)
     plain = reach < 0.0 and len(arrivals.length) == 0
@@ -117,7 +117,7 @@ def join(
             if plain:
                 if value >= 0 and values[value, FRONT] < values[value, END]:
                     held = values[value, END] - values[value, FRONT]
-                    if told[TIMES] + held > len(times) or held > len(space):
+                    if reported[TIMES] + held > len(times) or held > len(space):
                         return i
                     last, front, many = values[value, END], values[value, FRONT], values[value, GROUPS]
                     # In steady state about one occurrence has expired since the last probe.
@@ -127,18 +127,20 @@ def join(
                     elif not is_clean(pool, owner, front, many, last, before):
                         clean_settled(values, value, pool, numbers, owner, before)
                         front, many = values[value, FRONT], values[value, GROUPS]
-                    more, own, rest, size = _groups_but(owner, last - many, last, sensors[i], front, told, met, begins)
-                    at, after = told[TIMES], last - rest - size
+                    more, own, rest, size = _groups_but(
+                        owner, last - many, last, sensors[i], front, reported, met, begins
+                    )
+                    at, after = reported[TIMES], last - rest - size
                     shift(times, at, pool, front, rest - front)
                     shift(times, at + rest - front, pool, rest + size, after)
                     if len(marks):
                         shift(marks, at, numbers, front, rest - front)
                         shift(marks, at + rest - front, numbers, rest + size, after)
                     if more:
-                        answers[told[PROBES]], firsts[told[PROBES]] = i, told[TOLD_GROUPS]
-                        told[PROBES] += 1
-                        told[TOLD_GROUPS] += more
-                        told[TIMES] = at + rest - front + after
+                        answers[reported[PROBES]], firsts[reported[PROBES]] = i, reported[REPORTED_GROUPS]
+                        reported[PROBES] += 1
+                        reported[REPORTED_GROUPS] += more
+                        reported[TIMES] = at + rest - front + after
                     if keeps:  # where its group is is known now
                         settled = True
                         if size:
@@ -154,7 +156,7 @@ def join(
                 if reach >= 0.0:
                     _neighbours(state, arrivals, i, reach, width, heads)
                 live = _live(values, heads)
-                if told[TIMES] + live > len(times) or live > len(space):
+                if reported[TIMES] + live > len(times) or live > len(space):
                     return i
                 ends[0] = 0
                 for k in range(3):
@@ -162,7 +164,7 @@ def join(
                     if heads[k] >= 0:
                         ends[k + 1] = _gather(state, heads[k], arrivals, i, span, reach, ends[k], room)
                 if ends[3]:
-                    _tell(i, ends, found, room)
+                    _report(i, ends, found, room)
         if keeps:
             at = values[value, FRONT] - 1
             values[value, FRONT] = at
@@ -185,11 +187,11 @@ def join(
 
 @inlined_kernel
 def _groups_but(
-    owner: Ints, begin: Whole, end: Whole, sensor: Whole, front: Whole, told: Ints, met: Ints, begins: Ints
+    owner: Ints, begin: Whole, end: Whole, sensor: Whole, front: Whole, reported: Ints, met: Ints, begins: Ints
 ) -> tuple[Whole, Whole, Whole, Whole]:
-    """Tell groups but for a sensor's own; how many, and the own one: its number, where its times begin, how many."""
+    """Report groups but for a sensor's own; how many, and the own one: its number, where its times begin, how many."""
     # Without a jump at the own group, which nobody can foresee; indices without sign spare the test for negative ones.
-    first, at = np.uint64(told[TOLD_GROUPS]), told[TIMES]
+    first, at = np.uint64(reported[REPORTED_GROUPS]), reported[TIMES]
     write, read = first, front
     own, rest, mine = end, np.int64(0), np.int64(0)
     for g in range(np.uint64(begin), np.uint64(end)):
@@ -231,7 +233,7 @@ def _gather(
 
 
 @exact_kernel
-def _tell(i: Whole, ends: Ints, found: Found, room: Scratch) -> None:
+def _report(i: Whole, ends: Ints, found: Found, room: Scratch) -> None:
     """Put what was collected into groups by sensor, newest first; the matches of value k end at ``ends[k + 1]``."""
     counts, many = found.counts, ends[3]
     mark, groups = room.mark[0], 0
@@ -254,13 +256,13 @@ def _tell(i: Whole, ends: Ints, found: Found, room: Scratch) -> None:
         if room.latest[other] < mark:
             room.latest[other] = mark + groups
             room.size[groups] = 0
-            found.sensor[counts[TOLD_GROUPS] + groups] = other
+            found.sensor[counts[REPORTED_GROUPS] + groups] = other
             groups += 1
         room.group[k] = room.latest[other] - mark
         room.size[room.group[k]] += 1
     begin = counts[TIMES]
     for group in range(groups):
-        found.begin[counts[TOLD_GROUPS] + group] = begin
+        found.begin[counts[REPORTED_GROUPS] + group] = begin
         size = room.size[group]
         room.size[group] = begin
         begin += size
@@ -271,9 +273,9 @@ def _tell(i: Whole, ends: Ints, found: Found, room: Scratch) -> None:
         found.time[at] = room.time[k]
         if len(found.number):
             found.number[at] = room.number[k]
-    found.probe[counts[PROBES]], found.first[counts[PROBES]] = i, counts[TOLD_GROUPS]
+    found.probe[counts[PROBES]], found.first[counts[PROBES]] = i, counts[REPORTED_GROUPS]
     counts[PROBES] += 1
-    counts[TOLD_GROUPS] += groups
+    counts[REPORTED_GROUPS] += groups
     counts[TIMES] += many
     room.mark[0] = mark + groups
 

@@ -31,7 +31,7 @@ _FAR = 2.0**61
 
 @exact_kernel
 def _half_width(position: float, reach: float, margin: float) -> float:
-    """Reach around one coordinate, with room for the rounding of whoever compares."""
+    """Reach around one coordinate, with room for the rounding of the comparison."""
     wide = (reach + margin) * (1.0 + 1e-12)
     return wide + (abs(position) + wide) * 1e-15
 

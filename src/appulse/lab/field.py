@@ -1,4 +1,4 @@
-"""What phenomena are good for: telling what is going on, where to look, what to leave out, what to ask.
+"""What phenomena are good for: say what is going on, where to look, what to leave out, what to ask.
 
 Everything here goes by the events of `phenomena`, of one group, in this process: pyarrow, pandas or Polars. Ali et al.
 2005 name the uses: a description of the field, guided acquisition, compression, prediction (by the velocity of events),
@@ -44,13 +44,13 @@ def _events(frame: Any) -> pa.Table:
         if name not in events.column_names:
             raise BadArgument(
                 f"The events have no column {name!r}.{nearest(name, events.column_names)} "
-                "Give what ap.phenomena(..., emit='events') told."
+                "Give what ap.phenomena(..., emit='events') returned."
             )
     for name, fits in _TYPES.items():
         kind = events.schema.field(name).type
         if not fits(kind):
             raise BadArgument(
-                f"Column {name!r} of the events is {kind}. Give what ap.phenomena(..., emit='events') told."
+                f"Column {name!r} of the events is {kind}. Give what ap.phenomena(..., emit='events') returned."
             )
     for name in ("value", "sensors"):
         kind = events.schema.field(name).type
@@ -133,9 +133,9 @@ def guided_sampling(events: Any, locations: Any, sensor: Name, reach: Reach, at:
     roles, rests = [], []
     for i, name in enumerate(names):
         neighbours = [names[k] for k in near[i] if k != i]
-        alike = all(member[other] == member[name] for other in neighbours)
-        roles.append("boundary" if not alike else "inside" if member[name] else "outside")
-        rests.append(alike and bool(neighbours))
+        uniform = all(member[other] == member[name] for other in neighbours)
+        roles.append("boundary" if not uniform else "inside" if member[name] else "outside")
+        rests.append(uniform and bool(neighbours))
     return pa.table({"sensor": places, "role": roles, "may_rest": rests})
 
 

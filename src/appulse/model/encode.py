@@ -27,7 +27,7 @@ from appulse.model.defects import (
 )
 from appulse.model.encoding import Encoding, check_dimensions
 from appulse.model.few_objects import few_objects
-from appulse.model.filled import BEFOREHAND, OBSERVED, Beforehand, Fill, with_ways
+from appulse.model.filled import OBSERVED, PREFILLED, Fill, Prefilled, with_ways
 from appulse.model.motion import Straight
 from appulse.model.objects import Objects, contents
 from appulse.model.points import ball_points, normal_points
@@ -75,9 +75,9 @@ def objects_of(rows: ValidRows, encoding: Encoding) -> Objects:
         objects = replace(objects, reach=objects.reach + rows.margin * _ABOVE_ONE, margin=rows.margin)
     if encoding.behind:
         carried = [plain_values(rows.table[name]).cast(kind) for name, kind in encoding.carry]
-        carried += [contents(objects)] if encoding.told_apart else []
+        carried += [contents(objects)] if encoding.kept_apart else []
         objects = replace(objects, key=with_carried(objects.key, objects.centre, carried))
-    if encoding.tells_filled:
+    if encoding.carries_fill_source:
         objects = replace(objects, key=with_ways(objects.key, objects.centre, rows.way))
     return objects
 
@@ -268,7 +268,7 @@ def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Def
             ~finite.all(axis=1),
             why.NON_FINITE,
             lambda i: ", ".join(
-                f"{c} is {_told(table[c][i])}" for k, c in enumerate(model.columns) if not finite[i, k]
+                f"{c} is {_text(table[c][i])}" for k, c in enumerate(model.columns) if not finite[i, k]
             ),
         )
     if isinstance(model, Exact):
@@ -303,7 +303,7 @@ def _filled(rows: ValidRows, encoding: Encoding, fill: Fill) -> tuple[ValidRows,
     """Rows with what they may be in place of their holes; and those that have no sample, or one that is not finite."""
     labels = Labels.of([rows.table[c] for c in encoding.partition_by]) if encoding.partition_by else None
     group = np.zeros(len(rows.time), np.int64) if labels is None else labels.codes.astype(np.int64)
-    if isinstance(fill, Beforehand):
+    if isinstance(fill, Prefilled):
         filled = fill.read(rows.table, rows.values.centre)
     else:
         filled = fill.fill(rows.values.centre, rows.time, group)
@@ -565,7 +565,7 @@ def rejects_of(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Tabl
     listed = defects.listed()
     rows = pa.array([i for i, _, _ in listed])
     judged = replace(encoding, carry=()).columns()
-    values = [c for c in judged if c not in (encoding.key, encoding.time, *BEFOREHAND)]
+    values = [c for c in judged if c not in (encoding.key, encoding.time, *PREFILLED)]
     return pa.table(
         {
             "stream": [encoding.name] * len(rows),
@@ -595,5 +595,5 @@ def keys_of(table: pa.Table, encoding: Encoding) -> pa.Array:
     return pa.array([None if value is None else as_text(value) for value in key.to_pylist()], kind)
 
 
-def _told(value: pa.Scalar) -> str:
+def _text(value: pa.Scalar) -> str:
     return "null" if value.as_py() is None else str(value.as_py())

@@ -12,7 +12,7 @@ from appulse.errors import BadArgument, likely
 from appulse.model import geography, structs, uncertainty
 from appulse.model.columns import is_list, is_numeric, is_text
 from appulse.model.defects import no_rejects
-from appulse.model.filled import BEFOREHAND, Beforehand
+from appulse.model.filled import PREFILLED, Prefilled
 from appulse.model.scaling import scaled_model
 from appulse.model.times import is_time
 from appulse.model.uncertainty import Ball, Gaussian, Held, Incomplete, Model, Position, Samples, Vectors
@@ -73,8 +73,8 @@ class Encoding:
     ``quantile`` is the mass that alpha-reach has to exceed; ``gaussian_reach`` that of a Gaussian in sigmas where
     every stream of the call is an isotropic Gaussian, else None. ``key_type`` and ``time_type`` are those of the
     answers; ``dimensions`` is None until a row tells. ``measure`` is the column of a delta window. What does not
-    satisfy every ``where`` is left out. ``fill`` fills what is missing; where a call ``tells_filled``, the keys of its
-    objects carry how. They carry the columns of ``carry``, too.
+    satisfy every ``where`` is left out. ``fill`` fills what is missing; where a call ``carries_fill_source``, the
+    keys of its objects carry how. They carry the columns of ``carry``, too.
     """
 
     name: str
@@ -93,9 +93,9 @@ class Encoding:
     measure: str | None = None
     where: tuple[Where, ...] = ()
     fill: Fill | None = None
-    tells_filled: bool = False
+    carries_fill_source: bool = False
     carry: Columns = ()
-    told_apart: bool = False  # whether keys carry what tells rows apart that differ, too
+    kept_apart: bool = False  # whether keys carry what distinguishes rows that differ, too
     motion: Motion | None = None
     degrees: bool = False  # of positions, keep what was given
     change: str | None = None  # the column that says which rows are withdrawn
@@ -135,7 +135,7 @@ class Encoding:
     @property
     def behind(self) -> Columns:
         """What keys carry, with its types."""
-        return (*self.carry, *((("", pa.binary()),) if self.told_apart else ()))
+        return (*self.carry, *((("", pa.binary()),) if self.kept_apart else ()))
 
     def columns(self) -> list[str]:
         """Every column that is read."""
@@ -152,7 +152,7 @@ class Encoding:
             self.margin if isinstance(self.margin, str) else None,
             *(() if self.motion is None else self.motion.columns),
             *conditions,
-            *(BEFOREHAND[:2] if isinstance(self.fill, Beforehand) else ()),
+            *(PREFILLED[:2] if isinstance(self.fill, Prefilled) else ()),
             *(name for name, _ in self.carry),
         ]
         return list(dict.fromkeys(c for c in wanted if c is not None))

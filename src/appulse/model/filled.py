@@ -54,24 +54,24 @@ class Fill(Protocol):
         """Rows (n, d), NaN where something is missing but never everything; with their times and partitions."""
         ...
 
-    def told(self, way: int) -> str:
+    def describe(self, way: int) -> str:
         """The name of a way to fill."""
         ...
 
 
 #: Columns of rows that were filled in an earlier stage: samples, their weights, and what was filled by what.
-BEFOREHAND = ("appulse imputed", "appulse imputed weights", "appulse filled")
+PREFILLED = ("appulse imputed", "appulse imputed weights", "appulse filled")
 
 
 @dataclass(frozen=True)
-class Beforehand:
-    """A fill that has been carried out: what rows may be stands in the columns `BEFOREHAND`."""
+class Prefilled:
+    """A fill that has been carried out: what rows may be stands in the columns `PREFILLED`."""
 
     whole: Fill
 
     in_order = False
 
-    def bind(self, attributes: Sequence[str]) -> Beforehand:  # noqa: ARG002 - those that were filled
+    def bind(self, attributes: Sequence[str]) -> Prefilled:  # noqa: ARG002 - those that were filled
         """Itself, in the place of the imputer."""
         return self
 
@@ -79,8 +79,8 @@ class Beforehand:
         """That of the fill."""
         return self.whole.meaning()
 
-    def told(self, way: int) -> str:
-        return self.whole.told(way)
+    def describe(self, way: int) -> str:
+        return self.whole.describe(way)
 
     def fill(self, values: NDArray[np.float64], time: NDArray[np.int64], group: NDArray[np.int64]) -> Filled:
         """Rows that are not read from a table: as the fill has them."""
@@ -88,7 +88,7 @@ class Beforehand:
 
     def read(self, table: pa.Table, values: NDArray[np.float64]) -> Filled:
         """What rows (n, d) may be, by the table that they come from."""
-        points, weights = (chunk(table[name]) for name in BEFOREHAND[:2])
+        points, weights = (chunk(table[name]) for name in PREFILLED[:2])
         flat = points.flatten().flatten().to_numpy(zero_copy_only=False)
         rows = np.asarray(flat, np.float64).reshape(-1, values.shape[1])
         way = np.where(np.isnan(values), 0, OBSERVED).astype(np.int64)
@@ -100,13 +100,13 @@ def column_of(way: NDArray[np.int64], attributes: Sequence[str], fill: Fill) -> 
     """What was filled in each row and by what, as a column of `FILLED`."""
     rows, columns = np.nonzero(way != OBSERVED)
     used, codes = np.unique(way[rows, columns], return_inverse=True)
-    names = pa.array([fill.told(code) for code in used.tolist()], pa.string())
-    told = pa.StructArray.from_arrays(
+    names = pa.array([fill.describe(code) for code in used.tolist()], pa.string())
+    filled_by = pa.StructArray.from_arrays(
         [pa.array(list(attributes), pa.string()).take(pa.array(columns)), names.take(pa.array(codes))],
         fields=list(FILLED.value_type),
     )
     offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(way)))])
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), told).cast(FILLED)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), filled_by).cast(FILLED)
 
 
 def with_ways(keys: Bytes, centre: NDArray[np.float64], way: NDArray[np.int64] | None) -> Bytes:

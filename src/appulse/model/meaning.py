@@ -214,7 +214,7 @@ def differences(kept: Any, asked: Any, where: str = "") -> Iterator[str]:
             yield from differences(ours, theirs, where)
             return
         kept, asked = list(ours), list(theirs)
-    yield f"{where}: the checkpoint has {_told(kept)}, the job asks for {_told(asked)}"
+    yield f"{where}: the checkpoint has {_text(kept)}, the job asks for {_text(asked)}"
 
 
 def _by_name(meaning: Any) -> Meaning | None:
@@ -224,7 +224,7 @@ def _by_name(meaning: Any) -> Meaning | None:
     return {one["name"]: one for one in meaning}
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     if value is _NONE:
         return "none"
     text = json.dumps(value, ensure_ascii=False)

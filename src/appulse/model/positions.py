@@ -51,8 +51,8 @@ def check_positions(names: Sequence[str], models: Sequence[Model]) -> None:
             f"Some streams of the call are positions on the Earth, and {' and '.join(map(repr, others))} not. A "
             "distance needs ap.Position on both sides."
         )
-    told = ", ".join(f"{name} has earth={earth!r}" for name, earth in zip(names, earths, strict=True))
-    raise BadArgument(f"The streams differ in their Earth: {told}. A distance needs the same on both sides.")
+    listed = ", ".join(f"{name} has earth={earth!r}" for name, earth in zip(names, earths, strict=True))
+    raise BadArgument(f"The streams differ in their Earth: {listed}. A distance needs the same on both sides.")
 
 
 def centred(lat: NDArray[np.float64], lon: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:

@@ -173,7 +173,7 @@ class OpenPairs:
         return Answers.concat([part.kept().pairs for part in self._parts])
 
     def until(self, frontier: int) -> Answers:
-        """Pairs whose time is over before ``frontier``: they held until the time told."""
+        """Pairs whose time is over before ``frontier``: they held until the time reported."""
         found = []
         for part in self._parts:
             if part.first < frontier:
@@ -237,7 +237,7 @@ def _tick_of(
     groups: NDArray[np.int64],
     floors: WindowStarts,
 ) -> NDArray[np.int64]:
-    """The tick at which each row fell below its window's floor; the end of time where the news do not tell."""
+    """The tick at which each row fell below its window's floor; the end of time where no update says it."""
     never = np.full(len(group), np.iinfo(np.int64).max)
     if len(floors) == 0:
         return never
@@ -250,5 +250,5 @@ def _tick_of(
     # The first floor above the number, of the same window.
     at = np.searchsorted(place[order], own * NUMBERS + number, side="right")
     inside = np.minimum(at, len(order) - 1)
-    told = (windows[own] == wanted) & (at < len(order)) & (known[order[inside]] == own)
-    return np.where(told, floors.tick[order[inside]], never)
+    known_windows = (windows[own] == wanted) & (at < len(order)) & (known[order[inside]] == own)
+    return np.where(known_windows, floors.tick[order[inside]], never)

@@ -87,8 +87,8 @@ def partners(plan: BlockPlan, streams: Sequence[Objects], counts: Counter[str]) 
     )
     alone = [
         notes_of(i, side.rows.take(np.setdiff1d(np.arange(len(side)), taken)), LEFT).alone(plan.join)
-        for i, (side, taken, told) in enumerate(zip(sides, (ours, theirs), plan.join.followed, strict=True))
-        if told
+        for i, (side, taken, followed) in enumerate(zip(sides, (ours, theirs), plan.join.followed, strict=True))
+        if followed
     ]
     answers = [] if plan.join.how == "left_anti" else [found]
     return Answers.concat([*answers, *alone]) if answers or alone else NO_ANSWERS

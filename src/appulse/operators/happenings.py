@@ -97,7 +97,7 @@ class PhenomenaPlan:
     sites: Sites | None = None
     by: Property | None = None  # readings count by it, in place of their values
     within: float | None = None  # in place of bins: values at most so far apart
-    regions: bool = False  # tell all that stand at each tick that changes any
+    regions: bool = False  # report all that stand at each tick that changes any
     silence: int | None = None  # after so long without a reading of a group its regions end; at least the span
 
     @property
@@ -150,8 +150,8 @@ class Region:
         )
 
     @staticmethod
-    def last_told(known: Known, slot: int, key: int, sensors: Ints) -> Region:
-        """What was last told of a phenomenon, from its track."""
+    def last_reported(known: Known, slot: int, key: int, sensors: Ints) -> Region:
+        """What was last reported of a phenomenon, from its track."""
         track, points = known.track[slot], int(known.phenomena[slot, POINTS])
         places = np.empty((2, track.shape[1] - 1))
         places[0] = track[(points - 1) % TRACK, 1:]
@@ -161,7 +161,7 @@ class Region:
 
 @dataclass
 class OpenRegions:
-    """The regions that stand, group by group, as they were last told."""
+    """The regions that stand, group by group, as they were last reported."""
 
     _known: dict[int, dict[int, Region]] = field(default_factory=dict)
     _begun: dict[int, int] = field(default_factory=dict)  # ticks of which more is to be reported
@@ -184,20 +184,20 @@ class OpenRegions:
         standing, time = self._known.setdefault(group, {}), self._begun.pop(group, None)
         rows: list[tuple[int, Region]] = []
 
-        def tell(time: int) -> None:
+        def report(time: int) -> None:
             count(len(standing), sum(len(region.sensors) for region in standing.values()))
             rows.extend((time, standing[known]) for known in sorted(standing))
 
         for e in range(len(happened)):
             if time is not None and time != happened.time[e]:
-                tell(time)
+                report(time)
             region, time = Region.of(happened, e), int(happened.time[e])
             if happened.kind[e] == DISAPPEARS:
                 standing.pop(region.number, None)
             else:
                 standing[region.number] = region
         if time is not None and whole:
-            tell(time)
+            report(time)
         elif time is not None:
             self._begun[group] = time
         return _of_regions(rows, happened)
@@ -360,7 +360,7 @@ class Observer:
         self.output.add(rows)
         self._members.add(members)
 
-    def _told(self, group: int, happened: PhenomenonEvents, *, whole: bool = True) -> PhenomenonEvents:
+    def _reported(self, group: int, happened: PhenomenonEvents, *, whole: bool = True) -> PhenomenonEvents:
         """What happened, or all that stand after it; ``whole`` as in `OpenRegions.after`."""
         if self.plan.regions:
             return self._standing.after(group, happened, self._count, whole=whole)
@@ -382,7 +382,7 @@ def _members(made: float) -> str:
 
 
 def happened_of(events: Events, group: bytes, sensors: Names, labels: LabelNumbers) -> PhenomenonEvents:
-    """Events as kernels told them."""
+    """Events as kernels reported them."""
     n, members, others = (int(events.counts[k]) for k in (EVENTS, MEMBERS, OTHERS))
     return PhenomenonEvents(
         group,

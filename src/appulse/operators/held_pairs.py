@@ -75,9 +75,9 @@ class HeldPairs(ABC):
     def pairs(self) -> Answers:
         """All pairs that wait."""
         if self._fresh:
-            news = Answers.concat(self._fresh)
-            self._pairs = Answers.concat([self._pairs, news]) if len(self._pairs) else news
-            self._hashes = np.concatenate([self._hashes, _hashes(news.left_key, news.left_time)])
+            updates = Answers.concat(self._fresh)
+            self._pairs = Answers.concat([self._pairs, updates]) if len(self._pairs) else updates
+            self._hashes = np.concatenate([self._hashes, _hashes(updates.left_key, updates.left_time)])
             self._fresh = []
         return self._pairs
 
@@ -191,9 +191,9 @@ class OutlierRows(HeldPairs):
         first = np.searchsorted(row, np.arange(len(copies) + 1))
         few, expected = np.empty(len(copies)), np.empty(len(copies))
         fewer_than(chance, first, self.plan.fewer_than, few, expected)
-        told = np.flatnonzero(few[which] >= self.plan.certain)
-        number = which[told]
-        return replace(gone.take(told), expected=expected[number], few=few[number]).alone(self.plan)
+        sure = np.flatnonzero(few[which] >= self.plan.certain)
+        number = which[sure]
+        return replace(gone.take(sure), expected=expected[number], few=few[number]).alone(self.plan)
 
 
 def _places(row: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Rows wait for their tick to be complete, are numbered in the order of ticks, and told what the windows hold then.
+"""Rows wait for their tick to be complete, are numbered in the order of ticks, and learn what the windows hold then.
 
 What windows that go by rows need, and nothing but: after it no stage has to know a stream's order. A deterministic
 state machine: `hold` rows as they come, `release` those whose ticks are complete, `number` them.
@@ -55,7 +55,7 @@ class WindowStarts(Batch):
 class Withdrawn:
     """Rows of windows that are withdrawn, by their numbers: those behind them move up.
 
-    ``group`` is numbered by whoever asks.
+    ``group`` is numbered by the caller.
     """
 
     group: NDArray[np.int64]

@@ -100,7 +100,7 @@ class Partners:
     """
 
     def __init__(self, plan: JoinPlan, *, tiled: bool) -> None:
-        self.told = plan.followed
+        self.followed = plan.followed
         # A partner that is withdrawn cannot be taken out of what was counted up.
         self.counted = 0 if tiled or plan.withdrawn or plan.fewer_than > MOST_COUNTED else plan.fewer_than
         self.apart, self.like, self.tiled = tiled or (plan.held and not self.counted), plan, tiled
@@ -108,7 +108,7 @@ class Partners:
 
     def count(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64], chance: NDArray[np.float64]) -> None:
         """These rows have a partner each, with such a chance."""
-        if store.counts is None or store.met is None or not self.told[stream] or len(rows) == 0:
+        if store.counts is None or store.met is None or not self.followed[stream] or len(rows) == 0:
             return
         add_partners(rows, chance, store.counts.view)
         few = np.empty(len(rows))
@@ -117,14 +117,14 @@ class Partners:
 
     def open(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these rows may still be answers: more partners never make few of them more likely."""
-        if store.met is None or not self.told[stream]:
+        if store.met is None or not self.followed[stream]:
             return np.zeros(len(rows), bool)
         mask: NDArray[np.bool_] = ~store.met.view[rows]
         return mask
 
     def met(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64]) -> None:
         """These rows have a partner."""
-        if store.met is None or not self.told[stream] or len(rows) == 0:
+        if store.met is None or not self.followed[stream] or len(rows) == 0:
             return
         flags = store.met.view
         if self.apart:
@@ -135,7 +135,7 @@ class Partners:
 
     def leave(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64]) -> RowNotes | None:
         """These rows leave; notes of them, or of those that are alone."""
-        if store.met is None or not self.told[stream] or len(rows) == 0:
+        if store.met is None or not self.followed[stream] or len(rows) == 0:
             return None
         if store.counts is not None:
             counts, few = store.counts.view, np.empty(len(rows))
@@ -150,7 +150,7 @@ class Partners:
 
     def pushed_out(self, stream: int, rows: Objects) -> RowNotes | None:
         """These rows left their window in the tick in which they came, and have met nobody."""
-        if not self.told[stream] or len(rows) == 0:
+        if not self.followed[stream] or len(rows) == 0:
             return None
         notes, n = notes_of(stream, rows, LEFT), len(rows)
         if self.like.held and self.like.withdrawn:

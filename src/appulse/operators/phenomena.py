@@ -120,11 +120,11 @@ class Phenomena(Observer):
             for happened in self._observed(number, ticks, key, order):
                 counts = self._fields[number].field.counts
                 whole = bool(counts[DONE] == counts[PENDING])
-                found.append(self._told(number, ticks.reported(happened), whole=whole))
+                found.append(self._reported(number, ticks.reported(happened), whole=whole))
         return [happened for happened in found if len(happened)]
 
     def apply(self, parts: Sequence[Readings], before: int) -> None:
-        """As `push`, without telling what becomes of phenomena; `restore` has to follow."""
+        """As `push`, without reporting what becomes of phenomena; `restore` has to follow."""
         for number, ticks, key, order in self._arranged(parts, before):
             group = self._fields[number]
             for begin, end in whole_ticks(ticks.time, _SLICE):
@@ -154,7 +154,7 @@ class Phenomena(Observer):
         }
 
     def restore(self, standing: dict[str, NDArray[Any]]) -> None:
-        """Take in what `standing` told, after the readings that the spans hold."""
+        """Take in what `standing` returned, after the readings that the spans hold."""
         groups, labels, sensors = (as_bytes(standing, name) for name in ("groups", "labels", "sensors"))
         sensor_numbers = self.sensors.of(Bytes.of(sensors))
         slot = member = point = 0
@@ -186,7 +186,7 @@ class Phenomena(Observer):
                 if self.plan.regions:
                     mine = np.sort(sensor_numbers[member : member + size])
                     mine = mine[np.argsort(self._known_place().rank[mine], kind="stable")]
-                    self._standing.put(number, Region.last_told(known, k, key, mine))
+                    self._standing.put(number, Region.last_reported(known, k, key, mine))
                 known.counts[SLOTS] += 1
                 slot, member, point = slot + 1, member + size, point + width
 

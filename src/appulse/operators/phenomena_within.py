@@ -74,14 +74,14 @@ class PhenomenaWithin(Observer):
     def push(self, parts: Sequence[Readings], before: int) -> list[PhenomenonEvents]:
         """Whole ticks, later than all before: what becomes of phenomena. All before a time is known to have come."""
         return [
-            self._told(number, ticks.reported(happened))
+            self._reported(number, ticks.reported(happened))
             for number, ticks, value in self._arranged(parts, before)
             for happened in self._observed(number, ticks, value)
             if len(happened)
         ]
 
     def apply(self, parts: Sequence[Readings], before: int) -> None:
-        """As `push`, without telling what becomes of phenomena; `restore` has to follow."""
+        """As `push`, without reporting what becomes of phenomena; `restore` has to follow."""
         for number, ticks, value in self._arranged(parts, before):
             for begin, end in whole_ticks(ticks.time, _SLICE):
                 known = self._with_room(number, end - begin)
@@ -102,7 +102,7 @@ class PhenomenaWithin(Observer):
             "held": np.array([len(own) for own in slots], np.int64),
             "number": _joined([known.phenomena[own, NUMBER] for known, own in zip(fields, slots, strict=True)], int),
             "points": _joined([known.phenomena[own, POINTS] for known, own in zip(fields, slots, strict=True)], int),
-            "told": _joined([known.told[own] for known, own in zip(fields, slots, strict=True)], float),
+            "told": _joined([known.reported[own] for known, own in zip(fields, slots, strict=True)], float),
             "track": _joined(tracks, float),
             "chains": np.array([len(part) for part in chains], np.int64),
             "place": np.array([place for part in chains for place, *_ in part], np.int64),
@@ -112,7 +112,7 @@ class PhenomenaWithin(Observer):
         }
 
     def restore(self, standing: dict[str, NDArray[Any]]) -> None:
-        """Take in what `standing` told, after the readings that the spans hold."""
+        """Take in what `standing` returned, after the readings that the spans hold."""
         sensors = self.sensors.of(Bytes.of(as_bytes(standing, "sensors")))
         at = slot = 0
         self._newest.clear()
@@ -134,7 +134,7 @@ class PhenomenaWithin(Observer):
                 standing["number"][theirs],
                 standing["points"][theirs],
             )
-            known.told[:held] = standing["told"][theirs]
+            known.reported[:held] = standing["told"][theirs]
             width = known.track[0].size
             track = standing["track"][slot * width : (slot + held) * width]
             known.track[:held] = track.reshape(known.track[:held].shape)
@@ -148,8 +148,8 @@ class PhenomenaWithin(Observer):
         for slot in slots.tolist():
             mine = np.unique(sensors[place == slot])
             mine = mine[np.argsort(rank[mine], kind="stable")]
-            key = int(known.told[slot : slot + 1].view(np.int64)[0])
-            self._standing.put(number, Region.last_told(known, slot, key, mine))
+            key = int(known.reported[slot : slot + 1].view(np.int64)[0])
+            self._standing.put(number, Region.last_reported(known, slot, key, mine))
 
     def _chains(self, known: Chained, slots: Ints) -> list[tuple[int, bytes, tuple[float, float]]]:
         """The chains of what stands, by sensor and value: which phenomenon of these, sensor, ends."""

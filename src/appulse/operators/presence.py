@@ -50,7 +50,7 @@ class Questions:
 
 
 class Windows:
-    """What is known of windows: each by the last `ExistenceTable` that told of it."""
+    """What is known of windows: each by the last `ExistenceTable` that had it."""
 
     def __init__(self, streams: int) -> None:
         self._streams = streams
@@ -63,19 +63,19 @@ class Windows:
         """All there is."""
         return self._known
 
-    def learn(self, news: ExistenceTable, groups: LabelNumbers, *, forget: bool) -> None:
+    def learn(self, updates: ExistenceTable, groups: LabelNumbers, *, forget: bool) -> None:
         """Take in what the windows are now; with ``forget`` that is all there is."""
-        group = groups.of(news.group, len(news))
+        group = groups.of(updates.group, len(updates))
         if not forget and self._known is not None:
             fresh = np.zeros((len(groups), self._streams), bool)
-            fresh[group, news.stream] = True
+            fresh[group, updates.stream] = True
             stays = np.flatnonzero(~fresh[self._group, self._known.stream])
             group = np.concatenate([self._group[stays], group])
-            parts = [replace(part, group=None) for part in (self._known.take(stays), news)]
-            news = replace(ExistenceTable.concat(parts), group=groups.labels(group))
-        self._known, self._group = news, group
+            parts = [replace(part, group=None) for part in (self._known.take(stays), updates)]
+            updates = replace(ExistenceTable.concat(parts), group=groups.labels(group))
+        self._known, self._group = updates, group
         self._at = np.full((len(groups), self._streams), _UNKNOWN, np.int64)
-        self._at[group, news.stream] = np.arange(len(news))
+        self._at[group, updates.stream] = np.arange(len(updates))
 
     def of(self, group: NDArray[np.int64], stream: NDArray[np.int64]) -> NDArray[np.int64]:
         """The window of a stream of a group, as an index."""

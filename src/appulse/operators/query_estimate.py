@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.errors import tell_exploding
+from appulse.errors import report_exploding
 from appulse.operators.estimate import Estimate
 from appulse.operators.query_windows import Choices, drawn
 
@@ -37,7 +37,7 @@ class Forecast:
         self._come = 0
         self.latest = estimated()
         if self.latest.explodes:
-            tell_exploding(self.latest.answers, self.latest.rows, _FEWER)
+            report_exploding(self.latest.answers, self.latest.rows, _FEWER)
 
 
 def estimated_choices(

@@ -339,7 +339,7 @@ def _whole(numbers: NDArray[np.int64]) -> Values:
 
 def _among(given: Values, own: Values) -> NDArray[np.bool_]:
     """Which of a stream's rows have a value that some choice has, too."""
-    wanted, values = _alike(given, own)
+    wanted, values = _comparable(given, own)
     wanted = np.unique(wanted[given.valid])
     if not len(wanted):
         return np.zeros(len(values), bool)
@@ -354,14 +354,14 @@ def _codes(links: Sequence[tuple[Values, Values]]) -> tuple[NDArray[np.int64], N
     codes = np.zeros(size + len(links[0][1].valid), np.int64)
     valid = np.ones(len(codes), bool)
     for given, own in links:
-        found = np.unique(np.concatenate(_alike(given, own)), return_inverse=True)[1]
+        found = np.unique(np.concatenate(_comparable(given, own)), return_inverse=True)[1]
         codes = np.unique(codes * (int(found.max(initial=0)) + 1) + found, return_inverse=True)[1]
         valid &= np.concatenate([given.valid, own.valid])
     codes = np.where(valid, codes, -1)
     return codes[:size], codes[size:]
 
 
-def _alike(left: Values, right: Values) -> tuple[NDArray[Any], NDArray[Any]]:
+def _comparable(left: Values, right: Values) -> tuple[NDArray[Any], NDArray[Any]]:
     """Two columns of values as one type, equal where they are; whole numbers too large for doubles may be so, too."""
     if left.data.dtype == right.data.dtype:
         return left.data, right.data

@@ -33,7 +33,7 @@ from appulse.kernels.occurrences import (
     sensors_in,
     sweep,
 )
-from appulse.kernels.sensor_join import PROBES, TIMES, TOLD_GROUPS, Arrivals, Found, Match, join
+from appulse.kernels.sensor_join import PROBES, REPORTED_GROUPS, TIMES, Arrivals, Found, Match, join
 from appulse.model.readings import Readings, numbers_of
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.names import Names
@@ -153,7 +153,7 @@ class SensorJoin:
         return {"span": np.array([self._span], np.int64)} if self.plan.own else {}
 
     def restore(self, standing: dict[str, NDArray[Any]]) -> None:
-        """Take in what `standing` told."""
+        """Take in what `standing` returned."""
         self._span = max([self._span, *map(int, standing.get("span", ()))])
 
     def _run(self, parts: Sequence[Readings], *, probing: bool, keeping: bool) -> list[Matches]:
@@ -189,19 +189,19 @@ class SensorJoin:
         while begin < end:
             state = self._state
             begin = int(join(state, arrivals, begin, end, match, self._found, self._room))
-            told = bool(self._found.counts[PROBES])
-            if told:
-                found.append(self._told(readings))
+            reported = bool(self._found.counts[PROBES])
+            if reported:
+                found.append(self._reported(readings))
             if self._state.counts[STARVED]:
                 self._rebuild(int(arrivals.time[begin]) - self._span)
-            elif begin < end and not told:
+            elif begin < end and not reported:
                 self._widen()
         return found
 
-    def _told(self, readings: Readings) -> Matches:
+    def _reported(self, readings: Readings) -> Matches:
         """What the kernel found; it gets room anew, where that is cheaper than to copy what it found."""
         found = self._found
-        probes, groups, times = (int(found.counts[k]) for k in (PROBES, TOLD_GROUPS, TIMES))
+        probes, groups, times = (int(found.counts[k]) for k in (PROBES, REPORTED_GROUPS, TIMES))
         self.output.add(probes)
         self._met.add(times)
         number = found.number[:times]

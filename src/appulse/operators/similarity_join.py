@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.errors import tell_exploding, warn_exploding
+from appulse.errors import report_exploding, warn_exploding
 from appulse.kernels.grid import squared_distances
 from appulse.kernels.sweep import ArrivalRows, Balls, Candidates, Cursor, PairRule, sweep
 from appulse.model.batch import Batch
@@ -82,8 +82,8 @@ class SimilarityJoin(FewPoints):
         if (few := self._few(batches)) is not None:
             self._come += sum(len(rows) for _, _, rows in batches)
             return few
-        for i, news in enumerate(presence):
-            self._present.learn(news, self._groups, forget=i == 0 and not self.plan.changes)
+        for i, updates in enumerate(presence):
+            self._present.learn(updates, self._groups, forget=i == 0 and not self.plan.changes)
         arrivals = self._admit(batches)
         if arrivals is None:
             return NO_ANSWERS
@@ -167,7 +167,7 @@ class SimilarityJoin(FewPoints):
         self.estimate = estimate
         self.output.expected = self.estimate.answers
         if self.estimate.explodes:
-            tell_exploding(self.estimate.answers, self.estimate.rows, hint=self._suspected())
+            report_exploding(self.estimate.answers, self.estimate.rows, hint=self._suspected())
         elif explodes(self.estimate.pairings, self._matching.given, values=True):
             self._matching.announced = True
             warn_exploding(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from appulse.errors import BadArgument, nearest
 from appulse.queries.columns import BOOLEAN, NULL, NUMBER, TEXT, TIME, Values, calculate, compare, kind_of, values_of
-from appulse.queries.functions import ARGUMENTS, OF_NUMBERS, called, told_arguments
+from appulse.queries.functions import ARGUMENTS, OF_NUMBERS, called, described_arguments
 from appulse.queries.places import covered, trouble_of
 from appulse.queries.tree import (
     And,
@@ -52,7 +52,7 @@ MOST_NESTED = 200
 MOST_LENGTH = 1_000_000
 # Digits before or after the point: far beyond a double, and no number of them costs much.
 _MOST_DIGITS = 400
-_MOST_TOLD = 500  # characters of a reason, which may quote a long name
+_MOST_REPORTED = 500  # characters of a reason, which may quote a long name
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Functions of regions, and how many arguments they have.
 _REGIONS = {"ST_WITHIN": 3, "ST_DWITHIN": 4}
@@ -100,11 +100,11 @@ def qualified(condition: Condition, columns: Mapping[str, Sequence[str]]) -> Con
         if len(owners) == 1:
             return f"{owners[0]}.{column.name}"
         if owners:
-            told = f"column {column.name!r} is in {' and '.join(owners)}: say which, {owners[0]}.{column.name}"
+            described = f"column {column.name!r} is in {' and '.join(owners)}: say which, {owners[0]}.{column.name}"
         else:
             there = columns[column.stream] if column.stream else [name for names in columns.values() for name in names]
-            told = f"there is no column {column.name!r}.{nearest(column.name, there)}"
-        refuse(condition.text, column.at, told)
+            described = f"there is no column {column.name!r}.{nearest(column.name, there)}"
+        refuse(condition.text, column.at, described)
 
     def named(node: Node) -> Node:
         if isinstance(node, Literal):
@@ -156,7 +156,7 @@ class _Token(NamedTuple):
     at: int
 
     @property
-    def told(self) -> str:
+    def described(self) -> str:
         return repr(self.text) if self.text else "the end"
 
 
@@ -202,7 +202,7 @@ class _Parser:
             elif binding == _COMPARE:
                 node = self._comparison(node, token, depth)
                 if _BINDING.get(self._token.kind) == _COMPARE:
-                    self._refuse(f"{self._token.told} after a comparison: put one of them in parentheses")
+                    self._refuse(f"{self._token.described} after a comparison: put one of them in parentheses")
             else:
                 depth = self._deeper(depth, token)
                 node = Arithmetic(token.kind, node, self.expression(binding + 1, depth), token.at)
@@ -210,7 +210,7 @@ class _Parser:
 
     def expect_end(self) -> None:
         if self._token.kind != "end":
-            self._refuse(f"{self._token.told} is not expected here")
+            self._refuse(f"{self._token.described} is not expected here")
 
     def _operand(self, depth: int) -> Node:
         token = self._next()
@@ -229,7 +229,7 @@ class _Parser:
         if token.kind in _CONSTANTS:
             return Literal(_CONSTANTS[token.kind], token.at)
         if token.kind not in ("word", "name"):
-            self._refuse(f"{token.told} where a column, a value or a parenthesis is expected", token)
+            self._refuse(f"{token.described} where a column, a value or a parenthesis is expected", token)
         return self._named(token, depth)
 
     def _arguments(self, depth: int) -> list[Node]:
@@ -276,7 +276,7 @@ class _Parser:
             self._refuse(f"{name!r} is no stream.{known}", token)
         column = self._next()
         if column.kind not in ("word", "name"):
-            self._refuse(f"{column.told} where a column of {name!r} is expected", column)
+            self._refuse(f"{column.described} where a column of {name!r} is expected", column)
         return Column(_unquoted(column), name, token.at)
 
     def _function(self, token: _Token, depth: int) -> Node:
@@ -288,7 +288,7 @@ class _Parser:
         given = self._arguments(depth)
         least, most = ARGUMENTS[name]
         if not least <= len(given) <= (most or len(given)):
-            self._refuse(f"{name}() takes {told_arguments(name)}, and here are {len(given)}", token)
+            self._refuse(f"{name}() takes {described_arguments(name)}, and here are {len(given)}", token)
         return Function(name, tuple(given), token.at)
 
     def _comparison(self, left: Node, token: _Token, depth: int) -> Node:
@@ -315,7 +315,7 @@ class _Parser:
                 self._expect(")")
                 found = Or(tuple(Comparison("=", left, item, word.at) for item in items), word.at)
             else:
-                self._refuse(f"{word.told} after NOT, where IN or BETWEEN is expected", word)
+                self._refuse(f"{word.described} after NOT, where IN or BETWEEN is expected", word)
         return Not(found, token.at) if negated else found
 
     def _signed(self, token: _Token, node: Node) -> Node:
@@ -360,7 +360,7 @@ class _Parser:
 
     def _expect(self, kind: str) -> None:
         if not self._taken(kind):
-            self._refuse(f"{self._token.told} where {kind} is expected")
+            self._refuse(f"{self._token.described} where {kind} is expected")
 
     def _refuse(self, reason: str, token: _Token | None = None) -> NoReturn:
         refuse(self._text, (token or self._token).at, reason)
@@ -404,7 +404,7 @@ def micros_of(text: str) -> int | None:
 def refuse(text: str, at: int, reason: str) -> NoReturn:
     """Raise `BadArgument` about what stands at a position of a condition."""
     shown = text if len(text) <= 100 else f"{text[max(0, at - 40) : at + 40]}..."
-    reason = reason if len(reason) <= _MOST_TOLD else f"{reason[:_MOST_TOLD]}..."
+    reason = reason if len(reason) <= _MOST_REPORTED else f"{reason[:_MOST_REPORTED]}..."
     ends = "" if reason[-1] in ".?" else "."
     raise BadArgument(f"The condition {shown!r} is refused at position {at + 1}: {reason}{ends}")
 

@@ -26,7 +26,7 @@ ARGUMENTS: dict[str, tuple[int, int | None]] = {
 OF_NUMBERS = frozenset({"abs", "sqrt"})
 
 
-def told_arguments(name: str) -> str:
+def described_arguments(name: str) -> str:
     """How many arguments a function takes."""
     least, most = ARGUMENTS[name]
     count = "1 argument" if least == 1 else f"{least} arguments"

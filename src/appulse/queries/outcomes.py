@@ -40,6 +40,6 @@ class Added:
     lanes: NDArray[np.int64]  # by row; -1 where there is none
 
 
-def told(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """An error as the reason why a query is refused."""
     return str(error) if isinstance(error, AppulseError) else f"{type(error).__name__}: {error}"

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from appulse.queries.boxed import Boxed, JoinGroup, Smaller, is_product
 from appulse.queries.condition import MOST_LENGTH, parse, too_long
 from appulse.queries.index import LEAST, MOST, NULL, BoxIndex, Met
-from appulse.queries.outcomes import Added, Failed, Refused, told
+from appulse.queries.outcomes import Added, Failed, Refused, reason_of
 from appulse.queries.places import PLACE_X, PLACE_Y
 from appulse.queries.regions import QueryRegions
 from appulse.queries.rows import TIME, Rows, each_once
@@ -403,7 +403,7 @@ class QuerySet:
                 try:
                     made.append(self._of_one(found, i, lifts=lifts))
                 except Exception as error:  # noqa: BLE001 - whatever it is, it is this query's
-                    wrong.append((i, told(error)))
+                    wrong.append((i, reason_of(error)))
         return made, wrong
 
     def _of_shape(
@@ -571,7 +571,7 @@ class QuerySet:
     def _fail(self, slot: np.int32, error: Exception) -> None:
         """Forget a query that cannot be evaluated; the slots of the others stay as they are."""
         at = np.array([slot], np.int64)
-        self._failed.append(Failed(self.keys(at.astype(np.int32)), self.texts(at.astype(np.int32)), told(error)))
+        self._failed.append(Failed(self.keys(at.astype(np.int32)), self.texts(at.astype(np.int32)), reason_of(error)))
         self._forget(at)
 
     def failed(self) -> list[Failed]:

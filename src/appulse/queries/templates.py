@@ -243,9 +243,9 @@ def _lifted(tree: Node, place: Place | None) -> tuple[Node, tuple[Node, ...] | N
 def _counted(condition: Condition) -> int:
     boxes = _count(condition.tree)
     if boxes > MOST_COUNTED:
-        told = str(boxes) if boxes < _BEYOND else f"{_BEYOND} and more"
+        listed = str(boxes) if boxes < _BEYOND else f"{_BEYOND} and more"
         raise BadArgument(
-            f"The condition {condition.text[:60]!r}... has {told} boxes, and {MOST_COUNTED} are the most. "
+            f"The condition {condition.text[:60]!r}... has {listed} boxes, and {MOST_COUNTED} are the most. "
             "Split it into several queries."
         )
     return boxes
@@ -386,7 +386,7 @@ class Boxes:
     def _parts(self, nodes: Sequence[Node], *, negated: bool) -> list[list[Box]]:
         """The boxes of each part of an AND or OR: comparisons of a column with many constants, all at once."""
         parts: list[list[Box]] = [[] for _ in nodes]
-        alike: dict[tuple[Column, str, str, np.dtype[Any]], list[tuple[int, Values]]] = {}
+        similar: dict[tuple[Column, str, str, np.dtype[Any]], list[tuple[int, Values]]] = {}
         for i, node in enumerate(nodes):
             if isinstance(node, Comparison):
                 found = self._comparison(node, _OPPOSITE[node.operator] if negated else node.operator)
@@ -394,10 +394,10 @@ class Boxes:
                     parts[i] = found
                 else:
                     column, name, value = found
-                    alike.setdefault((column, name, value.kind, value.data.dtype), []).append((i, value))
+                    similar.setdefault((column, name, value.kind, value.data.dtype), []).append((i, value))
             else:
                 parts[i] = self._of(node, negated=negated)
-        for (column, name, *_), members in alike.items():
+        for (column, name, *_), members in similar.items():
             values = [value for _, value in members]
             for k, boxes in enumerate(self._ranges(column, name, Values.concat(values), len(values))):
                 parts[members[k][0]] = boxes
@@ -455,14 +455,14 @@ class Boxes:
         if value is None:
             return Values.constant(NULL, None)
         if isinstance(value, str) and beside == TIME:  # it was checked to be one
-            kind, told = TIME, np.full(self._n, micros_of(value))
+            kind, data = TIME, np.full(self._n, micros_of(value))
         elif isinstance(value, Instant):
-            kind, told = TIME, np.full(self._n, value.micros)
+            kind, data = TIME, np.full(self._n, value.micros)
         elif isinstance(value, bool):
-            kind, told = BOOLEAN, np.full(self._n, value)
+            kind, data = BOOLEAN, np.full(self._n, value)
         else:
-            kind, told = TEXT if isinstance(value, str) else NUMBER, objects([value] * self._n)
-        return Values(kind, told, np.ones(self._n, bool))
+            kind, data = TEXT if isinstance(value, str) else NUMBER, objects([value] * self._n)
+        return Values(kind, data, np.ones(self._n, bool))
 
     def _is_axis(self, column: Column) -> bool:
         return column.name in self._types and keys.is_axis(self._types[column.name])

@@ -102,21 +102,21 @@ def count(value: float) -> str:
 
 def time_axis(clock: Clock, x: Scale, y: float, top: float) -> str:
     """Ticks of time below a chart, with faint lines up to its top."""
-    told = []
+    marks = []
     for place, text in clock.ticks(x.low, x.high):
-        told.append(f'<path class="grid" d="M{x(place)} {top:g}V{y:g}"/>')
+        marks.append(f'<path class="grid" d="M{x(place)} {top:g}V{y:g}"/>')
         middle = min(x(place), x.end + RIGHT - 3.2 * len(text))
-        told.append(f'<text class="tick" x="{middle:g}" y="{y + 14:g}" text-anchor="middle">{escape(text)}</text>')
-    return "".join(told) + "\n"
+        marks.append(f'<text class="tick" x="{middle:g}" y="{y + 14:g}" text-anchor="middle">{escape(text)}</text>')
+    return "".join(marks) + "\n"
 
 
 def value_axis(y: Scale, most: int = 3, width: float = WIDTH) -> str:
     """Ticks left of a chart."""
-    told = []
+    marks = []
     for tick in y.ticks(most):
-        told.append(f'<path class="grid" d="M{LEFT} {y(tick)}H{width - RIGHT}"/>')
-        told.append(f'<text class="tick" x="{LEFT - 6}" y="{y(tick) + 4:g}" text-anchor="end">{count(tick)}</text>')
-    return "".join(told) + "\n"
+        marks.append(f'<path class="grid" d="M{LEFT} {y(tick)}H{width - RIGHT}"/>')
+        marks.append(f'<text class="tick" x="{LEFT - 6}" y="{y(tick) + 4:g}" text-anchor="end">{count(tick)}</text>')
+    return "".join(marks) + "\n"
 
 
 def lines(
@@ -157,21 +157,21 @@ def bars(counts: Sequence[int], low: float, high: float, label: str, width: floa
     x = Scale(low, high, LEFT, width - RIGHT)
     y = Scale(0.0, float(max([*counts, 1])), height - 22, 20)
     step = (high - low) / len(counts)
-    told = [value_axis(y, width=width)]
+    marks = [value_axis(y, width=width)]
     for place, number in enumerate(counts):
         begin, end = x(low + place * step), x(low + (place + 1) * step)
-        told.append(
+        marks.append(
             f'<rect class="bar" x="{begin + 1:g}" y="{y(number)}" width="{max(end - begin - 2, 0.5):.2f}" '
             f'height="{y(0) - y(number):.2f}"><title>{low + place * step:.3g} to {low + (place + 1) * step:.3g}: '
             f"{number:,}</title></rect>"
         )
         if number and 6.5 * len(count(number)) < end - begin:
-            told.append(
+            marks.append(
                 f'<text class="tick" x="{(begin + end) / 2:.1f}" y="{y(number) - 4:g}" text-anchor="middle">'
                 f"{count(number)}</text>"
             )
-    told += [
+    marks += [
         f'<text class="tick" x="{x(tick)}" y="{height - 8:g}" text-anchor="middle">{tick:.4g}</text>'
         for tick in x.ticks(10)
     ]
-    return svg("\n".join(told) + "\n", height, label, width)
+    return svg("\n".join(marks) + "\n", height, label, width)

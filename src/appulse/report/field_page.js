@@ -6,7 +6,7 @@
   const [each, across, up] = data.map;
   const at = ([x, y]) => [across + each * x, up - each * y];
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const RAMPS = { // low values are near the paper, by theme; steps of lightness, so no hue need be told
+  const RAMPS = { // low values are near the paper, by theme; steps of lightness, so no hue has to be distinguished
     light: ["#fff7bc", "#fee391", "#fec44f", "#fe9929", "#d95f0e", "#993404", "#4a1a02"],
     dark: ["#40200c", "#7a3509", "#b8500c", "#f07f1c", "#feab45", "#fed77a", "#fffbe0"],
   };
@@ -145,7 +145,7 @@
     }
   }
 
-  function tell(standing) {
+  function report(standing) {
     const box = $("standing");
     if (!standing.length) return box.replaceChildren(make("p", {}, null, "No phenomenon stands at this moment."));
     const table = make("table", {}), head = make("tr", {}, make("thead", {}, table)), body = make("tbody", {}, table);
@@ -183,7 +183,7 @@
     }
     drawSensors(standing);
     standing.sort((a, b) => b[1][2].length - a[1][2].length).forEach(([one, its]) => drawRegion(one, its));
-    tell(standing);
+    report(standing);
     mark();
     $("scrub").value = now;
     $("scrub").setAttribute("aria-valuetext", data.frames[now]);

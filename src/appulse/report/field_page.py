@@ -55,12 +55,12 @@ def phenomena_page(
 
     ``events`` are what `appulse.phenomena` answers (events, or regions); ``readings`` and ``locations`` the frames it
     was given: pyarrow, pandas or Polars. ``sensor``, ``time`` and ``value`` name columns of the readings, and may be
-    left out where there is one choice. Phenomena are told by their ``value``, by its bin if ``resolution`` tells the
-    width of bins, or by ``labels``, texts by value. ``unit`` is that of the locations and ``value_unit`` that of the
-    values, as text. With ``place``, as `appulse.phenomena` was given it, locations are degrees, and the map is flat: in
-    kilometres around the middle of all sensors (azimuthal equidistant). At most ``frames`` moments are shown, the 500
-    largest phenomena, and 4,000 events; the page reports what is left out. Raises `BadArgument` where columns are
-    missing.
+    left out where there is one choice. Phenomena are identified by their ``value``, by its bin if ``resolution`` gives
+    the width of bins, or by ``labels``, texts by value. ``unit`` is that of the locations and ``value_unit`` that of
+    the values, as text. With ``place``, as `appulse.phenomena` was given it, locations are degrees, and the map is
+    flat: in kilometres around the middle of all sensors (azimuthal equidistant). At most ``frames`` moments are shown,
+    the 500 largest phenomena, and 4,000 events; the page reports what is left out. Raises `BadArgument` where columns
+    are missing.
     """
     tables = [plain_table(frame) for frame in (events, readings, locations)]
     if place is not None:
@@ -93,8 +93,8 @@ def phenomena_page(
         labels or {},
     )
     said = f"{columns.value} in {value_unit}" if value_unit else columns.value
-    told = [note, " ".join(_left_out(found, shown, moments, steps, known, sites))]
-    return page(title, notes(told) + _body(clip, said), film_data(clip), "field_page.js")
+    remarks = [note, " ".join(_left_out(found, shown, moments, steps, known, sites))]
+    return page(title, notes(remarks) + _body(clip, said), film_data(clip), "field_page.js")
 
 
 def _thinned(moments: NDArray[np.int64], most: int) -> NDArray[np.int64]:
@@ -112,24 +112,24 @@ def _left_out(
     readings: Readings,
     sites: Sites,
 ) -> list[str]:
-    told = []
+    remarks = []
     if len(found) > len(shown):
-        told.append(f"Left out: {len(found) - len(shown):,} of {len(found):,} phenomena, those with fewest sensors.")
+        remarks.append(f"Left out: {len(found) - len(shown):,} of {len(found):,} phenomena, those with fewest sensors.")
     total, listed = (sum(len(one.events) for one in some) for some in (found, shown))
     if total > listed:
-        told.append(f"Shown are {listed:,} of {total:,} events; a region stays as it was until its next one.")
+        remarks.append(f"Shown are {listed:,} of {total:,} events; a region stays as it was until its next one.")
     if len(moments) > len(steps):
-        told.append(f"Shown are {len(steps):,} of {len(moments):,} moments, at even steps.")
+        remarks.append(f"Shown are {len(steps):,} of {len(moments):,} moments, at even steps.")
     for number, what in (
         (readings.unplaced, "readings of sensors without a place"),
         (readings.empty, "readings without a time or value"),
         (sites.unplaced, "rows of the locations: without a sensor or place, or a second place"),
     ):
         if number:
-            told.append(f"Left out: {number:,} {what}.")
+            remarks.append(f"Left out: {number:,} {what}.")
     if not found:
-        told.append("No phenomenon was found; the map shows the readings.")
-    return told
+        remarks.append("No phenomenon was found; the map shows the readings.")
+    return remarks
 
 
 def _body(clip: Film, said: str) -> str:

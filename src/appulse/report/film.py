@@ -73,11 +73,11 @@ def film_data(clip: Film) -> dict[str, Any]:
     place = {name: row for row, name in enumerate(clip.sites.names)}
     events = sorted((event.time, number) for number, one in enumerate(clip.phenomena) for event in one.events)
     seen: dict[int, int] = {}
-    told = []
+    listed = []
     for time, number in events:
         seen[number] = seen.get(number, -1) + 1
         text = _event_text(clip, clip.phenomena[number], seen[number])
-        told.append([min(clip.frame(time), len(clip.frames) - 1), number, text])
+        listed.append([min(clip.frame(time), len(clip.frames) - 1), number, text])
     return {
         "frames": [clip.clock.text(time) for time in clip.frames.tolist()],
         "at": [round(x, 2) for x in _time_places(clip)],
@@ -88,7 +88,7 @@ def film_data(clip: Film) -> dict[str, Any]:
         "axes": f"along {', '.join(clip.sites.axes)}",
         "map": rounded([each, across, up]),
         "phenomena": [_phenomenon(clip, one, place) for one in clip.phenomena],
-        "events": told,
+        "events": listed,
     }
 
 

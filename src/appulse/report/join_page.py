@@ -41,7 +41,7 @@ def join_page(
     Polars. ``metrics`` are lines of JSON, an object per micro-batch, of `appulse.listen` or ``appulse run --json``.
     ``positions`` is a frame of ``key``, two columns of numbers and perhaps ``stream``: matches are then drawn on their
     map, else by time, lag and distance. ``unit`` is that of distances, as text. At most 6,000 matches are drawn, at
-    even steps through time, while every chart counts all; the page tells. Raises `BadArgument` where columns are
+    even steps through time, while every chart counts all; the page says so. Raises `BadArgument` where columns are
     missing.
     """
     found = matches_of(plain_table(answers))
@@ -51,10 +51,10 @@ def join_page(
         return empty(title, "There is nothing to show: no match, no rejected row, no micro-batch.")
     drawn = np.unique(np.linspace(0, len(found) - 1, min(len(found), MOST_DRAWN)).round().astype(np.int64))
     data = _data(found, drawn, None if positions is None else plain_table(positions), unit) if len(found) else {}
-    told = [note, _summary(found, bad)]
+    remarks = [note, _summary(found, bad)]
     if wrong:
-        told.append(f"Left out: {wrong:,} lines of the metrics, unreadable, of another query, or told twice.")
-    body = [notes(told)]
+        remarks.append(f"Left out: {wrong:,} lines of the metrics, unreadable, of another query, or reported twice.")
+    body = [notes(remarks)]
     if len(found):
         body += [_plane(found, len(drawn), data), _distributions(found, unit)]
     else:
@@ -131,9 +131,9 @@ def _plane(found: Matches, drawn: int, data: dict[str, Any]) -> str:
     options = "".join(f"<option>{escape(view[0])}</option>" for view in data["views"])
     if data["across"]:
         options = "<option>map</option>" + options
-    told = f"{drawn:,} of {len(found):,} matches are drawn, at even steps. " if drawn < len(found) else ""
+    remarks = f"{drawn:,} of {len(found):,} matches are drawn, at even steps. " if drawn < len(found) else ""
     unknown = sum(x is None for x in data["across"][2]) if data["across"] else 0
-    told += f"{unknown:,} of them have rows without a position, and are not on the map. " if unknown else ""
+    remarks += f"{unknown:,} of them have rows without a position, and are not on the map. " if unknown else ""
     return f"""<h2>Matches in time</h2>
 <div class="columns"><section aria-label="Matches">
 <div class="controls">
@@ -146,7 +146,7 @@ def _plane(found: Matches, drawn: int, data: dict[str, Any]) -> str:
 <canvas id="plane" width="1520" height="760" role="img" aria-label="Matches as points, listed in the table"></canvas>
 <div class="legend"><span>probability</span><span id="ramp"></span><output id="now"></output></div>
 {_counted(found)}
-<p>{told}Keys: space plays and stops, the arrows move the stretch.</p>
+<p>{remarks}Keys: space plays and stops, the arrows move the stretch.</p>
 </section><section aria-label="Matches of the stretch">
 <h2 id="listed-title">In this stretch</h2><div id="listed" aria-live="polite"></div></section></div>"""
 
@@ -175,14 +175,14 @@ def _distributions(found: Matches, unit: str) -> str:
     said = (
         "Proven lower bounds of the probability" if "probability_upper" in found.table.column_names else "Probability"
     )
-    told = [_figure(f"{said} of the matches", bars(by_probability.tolist(), low, 1.0, f"{said}, all matches", HALF))]
+    charts = [_figure(f"{said} of the matches", bars(by_probability.tolist(), low, 1.0, f"{said}, all matches", HALF))]
     far = found.distance[np.isfinite(found.distance)]
     if len(far):
         most = float(far.max()) or 1.0
         counts = np.histogram(far, bins=20, range=(0.0, most))[0]
         name = f"Distance between the mean positions{f', {unit}' if unit else ''}"
-        told.append(_figure(name, bars(counts.tolist(), 0.0, most, "Distance, all matches", HALF)))
-    return f'<div class="charts">{"".join(told)}</div>'
+        charts.append(_figure(name, bars(counts.tolist(), 0.0, most, "Distance, all matches", HALF)))
+    return f'<div class="charts">{"".join(charts)}</div>'
 
 
 def _figure(name: str, chart: str) -> str:
@@ -207,17 +207,17 @@ def _run(batches: list[Batch]) -> str:
         ("State, rows", [b.figures.get("state_rows") for b in shown]),
         ("State, bytes", [b.figures.get("state_bytes") for b in shown]),
     ]
-    told = [_funnel(batches), f"<h2>The run: {len(batches):,} micro-batches</h2>"]
-    told.append(f"<p>{'By time, UTC' if stamps else 'By number of the micro-batch'}.")
-    told.append(f" {len(shown):,} of them are drawn.</p>" if len(shown) < len(batches) else "</p>")
+    remarks = [_funnel(batches), f"<h2>The run: {len(batches):,} micro-batches</h2>"]
+    remarks.append(f"<p>{'By time, UTC' if stamps else 'By number of the micro-batch'}.")
+    remarks.append(f" {len(shown):,} of them are drawn.</p>" if len(shown) < len(batches) else "</p>")
     drawn = [_figure(name, lines(Clock(stamps), times, values, name, HALF)) for name, values in series if any(values)]
-    told.append(f'<div class="charts">{"".join(drawn)}</div>')
+    remarks.append(f'<div class="charts">{"".join(drawn)}</div>')
     for what, missing in (
-        ("Not told by the metrics", [name for name, values in series if all(value is None for value in values)]),
+        ("Not reported by the metrics", [name for name, values in series if all(value is None for value in values)]),
         ("Always 0", [name for name, values in series if not any(values) and any(v == 0 for v in values)]),
     ):
-        told.append(f"<p>{what}: {'; '.join(missing).lower()}.</p>" if missing else "")
-    return "\n".join(told)
+        remarks.append(f"<p>{what}: {'; '.join(missing).lower()}.</p>" if missing else "")
+    return "\n".join(remarks)
 
 
 def _lag(shown: list[Batch]) -> tuple[str, list[float | None]]:
@@ -231,23 +231,23 @@ def _funnel(batches: list[Batch]) -> str:
     """Bars on a scale of powers of ten, with the counts beside them, as a chart and for screen readers."""
     steps = funnel(batches)
     if not steps:
-        return "<p>The metrics tell of no candidates, so there is no funnel.</p>"
+        return "<p>The metrics report no candidates, so there is no funnel.</p>"
     top = steps[0][2]
     x = Scale(0.0, float(np.log10(max(top, 10))), 190, WIDTH - 270)
-    told = []
+    remarks = []
     for power in range(int(x.high) + 1):
-        told.append(f'<path class="grid" d="M{x(power)} 4V{len(steps) * 24 + 4}"/>')
+        remarks.append(f'<path class="grid" d="M{x(power)} 4V{len(steps) * 24 + 4}"/>')
         tick, y = count(10**power), len(steps) * 24 + 18
-        told.append(f'<text class="tick" x="{x(power)}" y="{y}" text-anchor="middle">{tick}</text>')
+        remarks.append(f'<text class="tick" x="{x(power)}" y="{y}" text-anchor="middle">{tick}</text>')
     for place, (name, settled, over) in enumerate(steps):
         y = place * 24 + 6
         wide = max(x(np.log10(over)) - 190, 1.5) if over else 0.0
         share = f"{over:,}  ({over / top:.3g} of all)" + (f", less {settled:,}" if settled else "")
-        told.append(f'<text x="184" y="{y + 13}" text-anchor="end">{escape(name)}</text>')
-        told.append(f'<rect class="bar" x="190" y="{y}" width="{wide:.1f}" height="17"/>')
-        told.append(f'<text x="{190 + wide + 6:.1f}" y="{y + 13}">{escape(share)}</text>')
+        remarks.append(f'<text x="184" y="{y + 13}" text-anchor="end">{escape(name)}</text>')
+        remarks.append(f'<rect class="bar" x="190" y="{y}" width="{wide:.1f}" height="17"/>')
+        remarks.append(f'<text x="{190 + wide + 6:.1f}" y="{y + 13}">{escape(share)}</text>')
     label = "; ".join(f"{name}: {over:,}" for name, _settled, over in steps)
-    picture = svg("\n".join(told), len(steps) * 24 + 26, label)
+    picture = svg("\n".join(remarks), len(steps) * 24 + 26, label)
     said = "<p>On a scale of powers of ten: from line to line ten times as many.</p>"
     return f'<div class="charts">{_figure("Pruning: pairs left after each step", said + picture)}</div>'
 

@@ -177,8 +177,8 @@ class Shown:
         fields["facts"] = " · ".join(facts)
         fields["when"] = _short(time)
         chance = fields["p"]
-        told = [str(fields["text"]), *facts, *([] if chance is None else [f"probability {chance:.3g}"])]
-        fields["line"] = {1: "+ ", -1: "− "}.get(fields["change"], "") + " · ".join(told)  # noqa: RUF001 - it is a minus
+        facts_shown = [str(fields["text"]), *facts, *([] if chance is None else [f"probability {chance:.3g}"])]
+        fields["line"] = {1: "+ ", -1: "− "}.get(fields["change"], "") + " · ".join(facts_shown)  # noqa: RUF001 - it is a minus
         shown: dict[str, Any] = plain(fields)
         return shown
 

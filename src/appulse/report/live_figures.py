@@ -51,7 +51,7 @@ def figures(
     """Names and numbers as text; ``behind`` is by how many seconds a replay is late."""
     candidates = counted.get("candidates", 0)
     pruned = sum(count for name, count in counted.items() if name.startswith("pruned"))
-    told: list[tuple[str, str | None]] = [
+    listed: list[tuple[str, str | None]] = [
         ("rows a second", _count(rates[0])),
         ("rows", _count(totals["rows"])),
         ("answers a second", _count(rates[1])),
@@ -64,7 +64,7 @@ def figures(
         ("candidate pairs", _count(candidates) if candidates else None),
         ("pruned by bounds", f"{_count(100 * pruned / candidates)} %" if candidates and pruned else None),
     ]
-    return [(name, value) for name, value in told if value is not None]
+    return [(name, value) for name, value in listed if value is not None]
 
 
 def _count(value: float) -> str:

@@ -93,7 +93,7 @@ def middles(matches: Matches, rows: NDArray[np.int64], positions: pa.Table) -> t
     if "key" not in names or len(axes) != 2:
         raise BadArgument(
             f"The positions have the columns {', '.join(names)}. Give key, two columns of numbers, and, where keys of "
-            "streams are alike, stream."
+            "streams are named alike, stream."
         )
     streams = [str(name) for name in positions["stream"].to_pylist()] if "stream" in names else None
     keys = [str(key) for key in positions["key"].to_pylist()]
@@ -125,7 +125,7 @@ def batches_of(lines: Iterable[str]) -> tuple[list[Batch], int]:
 
     Where several queries report, those of the query that reports most often; a batch reported twice counts once.
     """
-    told: dict[str, dict[int, Batch]] = {}
+    stages: dict[str, dict[int, Batch]] = {}
     wrong = 0
     for line in lines:
         if not line.strip():
@@ -136,11 +136,11 @@ def batches_of(lines: Iterable[str]) -> tuple[list[Batch], int]:
         except (ValueError, TypeError, KeyError, AttributeError):
             wrong += 1
             continue
-        told.setdefault(query, {})[batch.number] = batch
-    if not told:
+        stages.setdefault(query, {})[batch.number] = batch
+    if not stages:
         return [], wrong
-    most = max(told.values(), key=len)
-    wrong += sum(len(batches) for batches in told.values()) - len(most)
+    most = max(stages.values(), key=len)
+    wrong += sum(len(batches) for batches in stages.values()) - len(most)
     return sorted(most.values(), key=lambda batch: batch.number), wrong
 
 
@@ -175,13 +175,13 @@ def funnel(batches: list[Batch]) -> list[tuple[str, int, int]]:
     if not over:
         return []
     others = sorted(name for name in sums if name.startswith("pruned_") and name[7:] not in BOUNDS)
-    told = [("candidates of the index", 0, over)]
+    stages = [("candidates of the index", 0, over)]
     steps = [("elsewhere", "left to another tile"), *((f"pruned_{b}", f"bound: {b}") for b in BOUNDS)]
     for name, said in (*steps, *((name, f"bound: {name[7:]}") for name in others)):
         if settled := sums.get(name, 0):
             over -= settled
-            told.append((said, settled, max(over, 0)))
-    told.append(("of them accepted by a bound", 0, sums.get("accepted", 0)))
-    told.append(("of them refined", 0, sums.get("refined", 0)))
-    told.append(("answers", 0, sums.get("answers", 0)))
-    return told
+            stages.append((said, settled, max(over, 0)))
+    stages.append(("of them accepted by a bound", 0, sums.get("accepted", 0)))
+    stages.append(("of them refined", 0, sums.get("refined", 0)))
+    stages.append(("answers", 0, sums.get("answers", 0)))
+    return stages

@@ -91,9 +91,9 @@ def rounded(values: Any, digits: int = 6) -> list[Any]:
     return found
 
 
-def notes(told: Iterable[str]) -> str:
+def notes(lines: Iterable[str]) -> str:
     """Paragraphs of text, blank ones left out."""
-    return "".join(f"<p>{escape(text)}</p>\n" for text in told if text)
+    return "".join(f"<p>{escape(text)}</p>\n" for text in lines if text)
 
 
 def empty(title: str, why: str) -> str:
@@ -103,10 +103,10 @@ def empty(title: str, why: str) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> str:
     """A table of texts; the first column names its row."""
-    told = []
+    lines = []
     for first, *others in rows:
         cells = "".join(f"<td>{escape(cell)}</td>" for cell in others)
-        told.append(f'<tr><th scope="row">{escape(first)}</th>{cells}</tr>\n')
+        lines.append(f'<tr><th scope="row">{escape(first)}</th>{cells}</tr>\n')
     columns = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
-    body = "".join(told)
+    body = "".join(lines)
     return f"<table><caption>{escape(caption)}</caption><thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table>"

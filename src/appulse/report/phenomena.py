@@ -81,18 +81,18 @@ def _kinds(rows: list[tuple[int, dict[str, Any]]], groups: list[str]) -> list[tu
     ticks: dict[tuple[Any, ...], dict[int, dict[int, dict[str, Any]]]] = {}
     for time, row in rows:
         ticks.setdefault(tuple(row[name] for name in groups), {}).setdefault(time, {})[row["phenomenon"]] = row
-    told = []
+    happened = []
     for of_group in ticks.values():
         before: dict[int, dict[str, Any]] = {}
         for time, now in of_group.items():
-            told += [(time, "disappears", row) for number, row in before.items() if number not in now]
+            happened += [(time, "disappears", row) for number, row in before.items() if number not in now]
             for number, row in now.items():
                 if number not in before:
-                    told.append((time, "appears", row))
+                    happened.append((time, "appears", row))
                 elif row["sensors"] != before[number]["sensors"]:
-                    told.append((time, "moves", row))
+                    happened.append((time, "moves", row))
             before = now
-    return sorted(told, key=lambda event: event[0])
+    return sorted(happened, key=lambda event: event[0])
 
 
 def largest(phenomena: list[Phenomenon], most: int) -> list[Phenomenon]:

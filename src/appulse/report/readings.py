@@ -161,9 +161,9 @@ def film(readings: Readings, sensors: int, frames: NDArray[np.int64]) -> NDArray
         mine = slice(first[sensor], first[sensor + 1])
         times, values = readings.micros[mine], readings.value[mine]
         last = np.searchsorted(times, frames, side="right") - 1
-        news = np.flatnonzero(last >= 0)
-        news = news[frames[news] - times[last[news]] <= hold]
-        shown[news, sensor] = values[last[news]]
+        updates = np.flatnonzero(last >= 0)
+        updates = updates[frames[updates] - times[last[updates]] <= hold]
+        shown[updates, sensor] = values[last[updates]]
     return shown
 
 

@@ -26,15 +26,15 @@ def timeline(clip: Film) -> str:
     """A picture, with the cursor that the script moves."""
     top, spread = 8.0, 90.0
     x, times = time_scale(clip), clip.frames.astype(float).tolist()
-    told = []
+    marks = []
     if not clip.readings.classes:
         tenth, middle, most = _quantiles(clip.values)
         y = Scale(float(np.nanmin(tenth)), float(np.nanmax(most)), top + spread, top)
         up, down = path(x, y, times, rounded(most)), path(x, y, times[::-1], rounded(tenth[::-1])).replace("M", "L", 1)
         if np.isfinite(tenth).all():
-            told.append(f'<path class="band" d="{up}{down}Z"/>')
-        told.append(f'<path class="line" d="{path(x, y, times, rounded(middle))}"/>')
-        told += [
+            marks.append(f'<path class="band" d="{up}{down}Z"/>')
+        marks.append(f'<path class="line" d="{path(x, y, times, rounded(middle))}"/>')
+        marks += [
             f'<text class="tick" x="{LEFT - 6}" y="{y(tick) + 4:g}" text-anchor="end">{count(tick)}</text>'
             for tick in y.ticks(3)
         ]
@@ -43,7 +43,7 @@ def timeline(clip: Film) -> str:
     axis = time_axis(clip.clock, x, bottom, 8)
     cursor = f'<path id="cursor" class="cursor" d="M{LEFT} 4V{bottom:g}"/>'
     label = "Median of the sensors, and the lives of the phenomena, over time"
-    return svg(axis + "\n".join(told) + bars + cursor, bottom + 20, label, name="timeline")
+    return svg(axis + "\n".join(marks) + bars + cursor, bottom + 20, label, name="timeline")
 
 
 def _quantiles(values: NDArray[np.float64]) -> list[NDArray[np.float64]]:
@@ -60,7 +60,7 @@ def _lives(clip: Film, x: Scale, top: float) -> tuple[str, float]:
     values = {one.value for one in clip.phenomena}
     split = len(values) <= ROWS
     ordered = sorted(values, key=lambda value: (isinstance(value, str), value), reverse=True) if split else [None]
-    told = []
+    marks = []
     for value in ordered:
         mine = [one for one in clip.phenomena if not split or one.value == value]
         lane_of = lanes((one.begin, one.end) for one in mine)
@@ -68,7 +68,7 @@ def _lives(clip: Film, x: Scale, top: float) -> tuple[str, float]:
         for place, one in enumerate(mine):
             y = top + lane_of[place] * height
             begin, end = x(float(one.begin)), x(float(clip.frames[-1] if one.end is None else one.end))
-            told.append(
+            marks.append(
                 f'<rect class="life" x="{begin}" y="{y:.1f}" width="{max(end - begin, 1.5):.2f}" '
                 f'height="{height - 1:.1f}" style="fill:var(--p{one.colour % COLOURS})">'
                 f"<title>{escape(one.name)}: {escape(clip.value_text(one.value))}</title></rect>"
@@ -77,6 +77,6 @@ def _lives(clip: Film, x: Scale, top: float) -> tuple[str, float]:
         if split:
             text = escape(clip.value_text(value).partition(" to ")[0][:11])
             middle = (top + below) / 2 + 3
-            told.append(f'<text class="tick" x="{LEFT - 6}" y="{middle:.1f}" text-anchor="end">{text}</text>')
+            marks.append(f'<text class="tick" x="{LEFT - 6}" y="{middle:.1f}" text-anchor="end">{text}</text>')
         top = below + 3
-    return "\n".join(told), top + 2
+    return "\n".join(marks), top + 2

@@ -197,13 +197,13 @@ def first_dimensions(stream: Stream, tables: Sequence[pa.Table]) -> pa.Table | N
     """The first of some tables, with the same columns, from which the dimensions of the value are known."""
     name, model = stream.name or "stream", stream.value
 
-    def tells(table: pa.Table) -> bool:
+    def shows_dimensions(table: pa.Table) -> bool:
         if known_dimensions([name], [model], [table.schema]) is not None or not isinstance(model, Samples):
             return True
         kind = table.schema.field(model.column).type
         return is_list(kind) and is_list(kind.value_type) and infer_dimensions(table, model) is not None
 
-    return next((table for table in tables if tells(table)), None)
+    return next((table for table in tables if shows_dimensions(table)), None)
 
 
 def resolve_unseen(stream: Stream, schema: pa.Schema, aggregates: Mapping[str, Any], **settings: Any) -> AggregateCall:
@@ -211,7 +211,7 @@ def resolve_unseen(stream: Stream, schema: pa.Schema, aggregates: Mapping[str, A
     name = stream.name or "stream"
     if known_dimensions([name], [stream.value], [schema]) is None:
         raise BadArgument(
-            f"The columns of stream {name!r} do not tell how many dimensions its value has, and its rows are not there "
+            f"The columns of stream {name!r} do not say how many dimensions its value has, and its rows are not there "
             "yet. Name the dimensions: ap.Samples(..., names=['x', 'y'])."
         )
     return resolve_aggregate(stream, schema.empty_table(), aggregates, **settings)

@@ -214,7 +214,7 @@ def resolve_legs(
     d = known_dimensions(names, [stream.value for stream in streams], schemas)
     if d is None:
         raise BadArgument(
-            "The columns do not tell how many dimensions the values have. Name the dimensions: "
+            "The columns do not say how many dimensions the values have. Name the dimensions: "
             "ap.Samples(..., names=['x', 'y'])."
         )
     for stream, name in zip(streams, names, strict=True):

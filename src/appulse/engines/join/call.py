@@ -132,8 +132,8 @@ class JoinCall(ObjectsCall):
     def answer_schema(self) -> pa.Schema:
         """Columns of the answers."""
         if self.plan.fewer_than:
-            told = [("expected", pa.float64()), ("probability", pa.float64())]
-            return pa.schema([("key", self.key_type), ("time", self.time_type), *told, *self.carried[0][1]])
+            odds = [("expected", pa.float64()), ("probability", pa.float64())]
+            return pa.schema([("key", self.key_type), ("time", self.time_type), *odds, *self.carried[0][1]])
         anti = self.plan.how == "left_anti"
         sides = [
             (f"{side}_{what}", kind)
@@ -169,7 +169,7 @@ class JoinCall(ObjectsCall):
     def few_pairs(self) -> FewPairs | None:
         """How few pairs become a table, where there is a short way."""
         two = len(self.streams) == _TWO and not self.plan.self_join and len(set(self.units)) == 1
-        if not two or self.encodings[0].told_apart or self.cosine is not None:
+        if not two or self.encodings[0].kept_apart or self.cosine is not None:
             return None
         return FewPairs.of(self.answer_schema, (self.plan.streams[0], self.plan.streams[1]), self.units[0])
 
@@ -285,7 +285,7 @@ def resolve(
     streams = [replace(stream, value=value) for stream, value in zip(streams, values_of, strict=True)]
     if values and probabilities == "bounds":
         raise BadArgument(
-            "values=True tells the samples that match, whose weights sum to the exact probability. "
+            "values=True reports the samples that match, whose weights sum to the exact probability. "
             "Leave out probabilities='bounds'."
         )
     if values and any(isinstance(stream.value, Position) for stream in streams):
@@ -361,7 +361,7 @@ def resolve(
             measure=window.column if isinstance(window, DeltaWindow) and window.confidence is None else None,
             where=where,
             fill=fill,
-            tells_filled=any(known is not None for known in fills),
+            carries_fill_source=any(known is not None for known in fills),
             carry=carried_of(stream, schema, name),
             change=stream.change,
             margin=stream.margin,
@@ -469,7 +469,7 @@ def _outliers_table(answers: Answers, call: JoinCall) -> pa.Table:
     if len(answers) == 0:
         return call.no_answers
     key, brought, own = answers.left_key, list[pa.Array](), call.carried[0][1]
-    if own or call.encodings[0].told_apart:
+    if own or call.encodings[0].kept_apart:
         key, brought = carried_by(key, answers.left_stream, call.encodings, own)
     time = times_of(answers.left_time, answers.left_stream, call)
     columns = [decode(key, call.key_type), time, pa.array(answers.distance), pa.array(answers.probability), *brought]
@@ -491,7 +491,7 @@ def _pairs_table(answers: Answers, call: JoinCall) -> pa.Table:
         if call.imputes:
             key, column = filled_columns(key, stream, call.encodings)
             filled.append(column)
-        if own or call.encodings[0].told_apart:
+        if own or call.encodings[0].kept_apart:
             key, brought = carried_by(key, stream, call.encodings, own)
         carried += brought
         columns.append(_named(stream, call))

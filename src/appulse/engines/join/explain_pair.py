@@ -54,7 +54,7 @@ _FOREVER = 1e9  # seconds
 _SHOWN = 10  # rows behind a fill
 _FLAT = 3  # coordinates of positions without altitude
 _ORDINALS = ("first", "second", "third")
-_ALIKE = 1e-12  # by which share variances differ at most that are one
+_EQUAL = 1e-12  # by which share variances differ at most that are one
 #: What the operator's counters mean, in the order in which bounds are tried.
 _DECIDED = {
     "pruned_reach": "reach: the rows are too far apart for what they can reach",
@@ -187,10 +187,10 @@ def _explained(
 ) -> list[tuple[str, str, list[int]]]:
     explain = getattr(fill, "explain", None)
     if explain is not None and np.isnan(values).any():
-        told = explain(dict(zip(attributes, values[0].tolist(), strict=True)))
-        return [(one["attribute"], one["rule"], one["rows"]) for one in told]
+        listed = explain(dict(zip(attributes, values[0].tolist(), strict=True)))
+        return [(one["attribute"], one["rule"], one["rows"]) for one in listed]
     way = fill.fill(values, np.zeros(1, np.int64), np.zeros(1, np.int64)).way[0].tolist()
-    return [(name, fill.told(own), []) for name, own in zip(attributes, way, strict=True) if own != OBSERVED]
+    return [(name, fill.describe(own), []) for name, own in zip(attributes, way, strict=True) if own != OBSERVED]
 
 
 def _listed(rows: list[int]) -> str:
@@ -284,7 +284,7 @@ def _half_space(error: NDArray[np.float64], way: NDArray[np.float64], mass: floa
         bound = mass * phi((epsilon - distance) / deviation)
         yield f"half-space (deviation {deviation:.6g}): at most {bound:.6g}"
     variances, axes = np.linalg.eigh(error)
-    if variances[-1] - variances[0] > _ALIKE * variances[-1]:
+    if variances[-1] - variances[0] > _EQUAL * variances[-1]:
         sizes = " and ".join(f"{math.sqrt(max(0.0, v)):.6g}" for v in variances[::-1])
         angle = math.degrees(math.acos(min(1.0, abs(float(axes[:, -1] @ line)))))
         yield f"ellipse of the difference: semi-axes {sizes}, the first at {angle:.3g} degrees to the line of centres"
@@ -321,8 +321,8 @@ def _decides(shares: dict[str, float]) -> str:
 def _axes(variances: NDArray[np.float64], means: NDArray[np.float64], mass: float, epsilon: float) -> str:
     """How much of the probability each axis of an ellipse leaves: what is within epsilon is so along each."""
     left = [_share(mean, own, epsilon) for mean, own in zip(means.tolist(), variances.tolist(), strict=True)]
-    told = ", ".join(f"{name} {mass * share:.6g}" for name, share in zip(_ORDINALS, left, strict=False))
-    return f"along its axes: at most {told}; the {_ORDINALS[int(np.argmin(left))]} decides"
+    listed = ", ".join(f"{name} {mass * share:.6g}" for name, share in zip(_ORDINALS, left, strict=False))
+    return f"along its axes: at most {listed}; the {_ORDINALS[int(np.argmin(left))]} decides"
 
 
 def _difference(left: _Side, right: _Side, way: NDArray[np.float64], plan: JoinPlan) -> NDArray[np.float64]:

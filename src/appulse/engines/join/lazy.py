@@ -70,8 +70,8 @@ class HolesLeft:
         """That of the fill whose work it leaves undone."""
         return self.whole.meaning()
 
-    def told(self, way: int) -> str:
-        return self.whole.told(way)
+    def describe(self, way: int) -> str:
+        return self.whole.describe(way)
 
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:  # noqa: ARG002 - rows stay as they are
         """See `appulse.model.filled.Fill`."""
@@ -95,7 +95,7 @@ def filled_rows(objects: Objects, encoding: Encoding) -> Objects:
     # To the last bit what encode makes of them.
     weights = np.where(total[owner] > 1.0, filled.weights / total[owner], filled.weights) * objects.mass[owner]
     rows = summarised(objects, filled.first, filled.rows, weights, encoding.quantile)
-    if not encoding.tells_filled:
+    if not encoding.carries_fill_source:
         return rows
     return replace(rows, key=with_ways(split_ways(objects.key, objects.d)[0], rows.centre, filled.way))
 
@@ -169,9 +169,9 @@ class Unfilled:
         held_as_boxes = all(isinstance(encoding.model, Exact | Incomplete | Samples) for encoding in call.encodings)
         free = not any(encoding.where for encoding in call.encodings if encoding.fill is not None)
         # A delta window may go by the very attribute that is missing; by arrival, time does not tell who came first.
-        told = plan.rule is None or (plan.rule.column is None and not call.arrival)
+        timed = plan.rule is None or (plan.rule.column is None and not call.arrival)
         some = any(is_boxing(encoding.fill) for encoding in call.encodings)
-        return Unfilled(call) if held_as_boxes and free and told and some and "lazy" in plan.bounds else None
+        return Unfilled(call) if held_as_boxes and free and timed and some and "lazy" in plan.bounds else None
 
     @property
     def never(self) -> int:

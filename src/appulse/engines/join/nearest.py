@@ -86,7 +86,7 @@ def resolve_nearest(
         if epsilon is None:
             plan = replace(plan, epsilon=math.inf)
     if not (whole and by_means and isinstance(window, TimeWindow)) or plan.withdrawn or plan.margins:
-        encodings = tuple(replace(one, told_apart=True) for one in encodings)
+        encodings = tuple(replace(one, kept_apart=True) for one in encodings)
     return replace(call, plan=plan, streams=encodings, probability=probability)
 
 

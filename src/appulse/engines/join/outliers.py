@@ -60,5 +60,5 @@ def resolve_outliers(
     plan = replace(call.plan, fewer_than=fewer_than, certain=within_tolerance(probability), bounds=bounds)
     # Where pairs of a row meet only later, they have to know it from others with the same key and time.
     apart = tiled or plan.withdrawn or fewer_than > MOST_COUNTED
-    encodings = tuple(replace(one, told_apart=apart) for one in call.streams)
+    encodings = tuple(replace(one, kept_apart=apart) for one in call.streams)
     return replace(call, plan=plan, streams=encodings, probability=probability)

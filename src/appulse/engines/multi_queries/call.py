@@ -202,8 +202,8 @@ class WindowCall(Call[WindowRows]):
         for name in ("key", "time"):
             kind = self.reject_schema.field(name).type
             if rejects.schema.field(name).type != kind:
-                told = [None if value is None else as_text(value) for value in rejects[name].to_pylist()]
-                rejects = rejects.set_column(rejects.schema.get_field_index(name), name, pa.array(told, kind))
+                texts = [None if value is None else as_text(value) for value in rejects[name].to_pylist()]
+                rejects = rejects.set_column(rejects.schema.get_field_index(name), name, pa.array(texts, kind))
         return rejects
 
 

@@ -40,7 +40,7 @@ from appulse.queries.columns import NUMBER, kind_of
 from appulse.queries.condition import MOST_LENGTH, parse, qualified, too_long
 from appulse.queries.index import MOST, NULL
 from appulse.queries.keys import is_axis
-from appulse.queries.outcomes import told
+from appulse.queries.outcomes import reason_of
 from appulse.queries.sets import QuerySet
 from appulse.queries.slots import plain_key
 from appulse.queries.templates import Template, together
@@ -231,7 +231,7 @@ class WindowQueries:
             try:
                 texts[i], terms[i] = self._term(given, select)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this query's
-                wrong.append((i, told(error)))
+                wrong.append((i, reason_of(error)))
         good = np.setdiff1d(np.arange(len(table)), [i for i, _ in wrong])
         chosen = [terms[i] for i in good.tolist()]
         before = len(self.queries)
@@ -274,8 +274,8 @@ class WindowQueries:
         names = [name.strip() for name in given.split(",")]
         for name in names:
             if len(known.get(name, ())) != 1:
-                told = "no column of the streams" if name not in known else "in several streams: say in which"
-                raise BadArgument(f"select names {name!r}, which is {told}.{nearest(name, known)}")
+                found = "no column of the streams" if name not in known else "in several streams: say in which"
+                raise BadArgument(f"select names {name!r}, which is {found}.{nearest(name, known)}")
         return tuple(known[name][0] for name in names)
 
     def _term(self, given: str | None, select: str | None) -> tuple[str | None, QueryWindow]:

@@ -144,7 +144,7 @@ def resolve_queries(
         d = 1
     if d is None:
         raise BadArgument(
-            f"The columns of stream {name!r} do not tell how many dimensions its value has. Name the dimensions: "
+            f"The columns of stream {name!r} do not say how many dimensions its value has. Name the dimensions: "
             "ap.Samples(..., names=['x', 'y'])."
         )
     types = {column.name: column.type for column in schema}
@@ -363,7 +363,7 @@ class LocalQueries:
         )
         wrong += [(int(good[one.row]), one.reason) for one in added.refused if not one.region]
         outside = [(int(good[one.row]), one.reason) for one in added.refused if one.region]
-        # They stand, and do no harm: whoever wrote them has to hear of it.
+        # They stand, and do no harm: their author has to hear of it.
         never = [(int(good[i]), "no row can ever satisfy it") for i in added.never.tolist()]
         if never:
             self._rejects.append(refused_queries(table, never, self.call.reject_schema, NEVER_TRUE))
@@ -415,7 +415,7 @@ class LocalQueries:
 def _answered(made: float) -> str:
     return (
         f"Rows satisfy {made:,.0f} queries by now, a row of output each. Narrower conditions, a higher probability or "
-        "fewer queries have fewer; ap.QueryMatch.busiest() tells which match most."
+        "fewer queries have fewer; ap.QueryMatch.busiest() lists those that match most."
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.arguments import Kind, Unfit, one_of
-from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
+from appulse.engines.meaning import READINGS, of_call, of_readings, of_similarity, types_of_readings
 from appulse.engines.options import options_of
 from appulse.engines.sensors.readings import ReadingsCall, ReadingsSettings, encoding_of_readings, typed
 from appulse.errors import BadArgument
@@ -153,7 +153,7 @@ class SensorCall(ReadingsCall):
     def meaning(self) -> Meaning:
         """What is asked, in plain JSON; settings of speed do not count."""
         arguments = of_readings(self.encoding, self.lateness[0])
-        arguments |= of_alike(self.resolution, self.within, self.plan.by)
+        arguments |= of_similarity(self.resolution, self.within, self.plan.by)
         arguments |= {
             "window": _window_meaning(self.encoding),
             "carry": list(self.encoding.carry),

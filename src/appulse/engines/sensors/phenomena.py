@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.arguments import number, one_of
-from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
+from appulse.engines.meaning import READINGS, of_call, of_readings, of_similarity, types_of_readings
 from appulse.engines.options import options_of
 from appulse.engines.sensors.call import SensorNames, group_columns, property_of
 from appulse.engines.sensors.places import linked, places_of, sites_of
@@ -103,7 +103,7 @@ class PhenomenaCall(ReadingsCall):
         """What is asked, in plain JSON."""
         plan = self.plan
         arguments = of_readings(self.encoding, self.lateness[0])
-        arguments |= of_alike(self.resolution, self.within, plan.by)
+        arguments |= of_similarity(self.resolution, self.within, plan.by)
         arguments |= {
             "strength": plan.strength,
             "span": seconds(plan.span),

@@ -73,7 +73,7 @@ class ReadingsSettings:
     options: Options | None = None
 
     def check(self) -> None:
-        """Raise `BadArgument` where it is not said in one way which readings are alike."""
+        """Raise `BadArgument` where it is not said in one way which readings are similar."""
         if self.similar == "summary" and self.within is not None:
             raise BadArgument("within= goes with values and slopes. For summaries give resolution=.")
         if self.resolution is not None and self.within is not None:

@@ -171,9 +171,9 @@ class Checkpoint:
         if not lines:
             return
         more = [f"and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else []
-        told = "\n".join(f"  {line}" for line in [*lines[:_MOST_LINES], *more])
+        listed = "\n".join(f"  {line}" for line in [*lines[:_MOST_LINES], *more])
         raise CheckpointError(
-            f"The checkpoint {self.path} belongs to another job:\n{told}\n"
+            f"The checkpoint {self.path} belongs to another job:\n{listed}\n"
             "Restore the job, or start with a new checkpoint."
         )
 

@@ -175,14 +175,14 @@ class Query:
         try:
             return self._query.awaitTermination(timeout)  # type: ignore[arg-type]  # Spark takes fractions
         except Exception as problem:  # noqa: BLE001 - it is raised again
-            raise self._told(problem)  # noqa: B904 - it has its cause
+            raise self._described(problem)  # noqa: B904 - it has its cause
 
     def exception(self) -> Exception | None:
         """What the query failed with."""
         problem = self._query.exception()
-        return problem and self._told(problem)
+        return problem and self._described(problem)
 
-    def _told(self, problem: Exception) -> Exception:
+    def _described(self, problem: Exception) -> Exception:
         """The error of appulse behind a problem, or the problem."""
         disks = f"the checkpoint {self._checkpoint}, Spark's scratch files (spark.local.dir) or a sink"
         known = (

@@ -114,7 +114,7 @@ def environment(**variables: str) -> Iterator[None]:
 def start_jvm(conf: SparkConf) -> JavaGateway:
     """Start a JVM for ``conf`` and hand its stderr on to ours, line by line, less the chatter.
 
-    Lines go through ``sys.stderr``, so that whoever draws a progress line can put it back below them.
+    Lines go through ``sys.stderr``, so that a progress line can be drawn again below them.
     """
     java = find_java()
     options = conf.get(JAVA_OPTIONS, "") or ""

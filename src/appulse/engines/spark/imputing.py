@@ -14,8 +14,8 @@ from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 
 from appulse.engines.filling import FillingBucket, is_around, resolve_filling
 from appulse.engines.imputing import (
+    FILLED_BY,
     SAMPLES,
-    TOLD,
     WEIGHTS,
     bound,
     check_filled,
@@ -36,7 +36,7 @@ from appulse.imputation.imputer import DependencyFill, DependencyImputer, stored
 from appulse.imputation.noise import NoisyFill
 from appulse.imputation.storage import write_file
 from appulse.imputation.versions import VersionedFill, chosen, mapped
-from appulse.model.filled import Beforehand
+from appulse.model.filled import Prefilled
 from appulse.model.stream import stream_names
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ class SharedFill:
         """See `appulse.model.filled.Fill`."""
         return self._source.get().fill(values, time, group)
 
-    def told(self, way: int) -> str:
-        return self._source.get().told(way)
+    def describe(self, way: int) -> str:
+        return self._source.get().describe(way)
 
 
 def shared_fill(fill: Fill, spark: SparkSession) -> Fill:
@@ -194,7 +194,7 @@ def with_shared_fills(call: JoinCall, spark: SparkSession) -> JoinCall:
     known: dict[int, Fill] = {}
     encodings = []
     for encoding in call.encodings:
-        if encoding.fill is not None and not isinstance(encoding.fill, Beforehand):
+        if encoding.fill is not None and not isinstance(encoding.fill, Prefilled):
             shared = known.setdefault(id(encoding.fill), shared_fill(encoding.fill, spark))
             encoding = replace(encoding, fill=shared)  # noqa: PLW2901 - the same, for workers
         encodings.append(encoding)
@@ -219,10 +219,10 @@ def filled_frame(stream: Stream, imputer: Any, *, empty_rows: bool = False) -> t
     check_filled(arrow_schema(frame.schema), stream)
     if is_around(fill):
         own: dict[str, Any] = {"on_reject": "collect", "options": Options(), "empty_rows": empty_rows}
-        return filled_around_frame(stream, fill, added=(SAMPLES, WEIGHTS, TOLD), **own), True
+        return filled_around_frame(stream, fill, added=(SAMPLES, WEIGHTS, FILLED_BY), **own), True
     refuse_whole(fill, stream.name or "stream")
     shared = shared_fill(fill, frame.sparkSession)
-    added = [T.StructField(name, spark_type(filled_field(name).type)) for name in (SAMPLES, WEIGHTS, TOLD)]
+    added = [T.StructField(name, spark_type(filled_field(name).type)) for name in (SAMPLES, WEIGHTS, FILLED_BY)]
     schema = T.StructType([*frame.schema.fields, *added])
     rows = replace(stream, frame=None)
     arrow = arrow_schema(schema)

@@ -182,7 +182,7 @@ def _build(home: Path, runtime: Path, script: str) -> None:
 
 
 def _publish(made: Path, home: Path) -> None:
-    """Rename into place, so that nobody ever sees half a folder; whoever comes second uses the first one's."""
+    """Rename into place, so that nobody ever sees half a folder; a second process uses the first one's."""
     try:
         made.rename(home)
     except OSError:

@@ -88,7 +88,7 @@ def _replace_rows(frame: DataFrame, options: dict[str, Any], query: str, number:
                 return
     raise AppulseError(
         f"Table {table.name} has more than the {count} rows of batch {number} after each of {_ATTEMPTS} attempts: "
-        "tasks that Spark tried again had written theirs before they failed. Its log tells why they failed."
+        "tasks that Spark tried again had written theirs before they failed. Its log says why they failed."
     )
 
 
@@ -147,7 +147,7 @@ class _Table:
         spelt = {name.lower(): name for name in names}
         if missing := [name for name in _COLUMNS if name not in spelt]:
             raise BadArgument(
-                f"Table {self.name} has no column {' and no '.join(missing)}, by which batches are told apart. "
+                f"Table {self.name} has no column {' and no '.join(missing)}, which distinguishes batches. "
                 "Add them, of type BIGINT, or name a table that is not there yet."
             )
         return [str(self._dialect.quoteIdentifier(spelt[name])) for name in _COLUMNS]

@@ -34,26 +34,26 @@ Metrics = dict[str, Any]
 Take = Callable[[Metrics], object]
 
 # Figures of micro-batches that Spark did not observe, by query and batch; nobody may listen.
-_TOLD: dict[tuple[str, int], Metrics] = {}
-_MOST_TOLD = 64
+_REPORTED: dict[tuple[str, int], Metrics] = {}
+_MOST_REPORTED = 64
 _LAST_WORDS = 10_000  # milliseconds
 _LOG = logging.getLogger("appulse")
 
 
 def listen(spark: SparkSession, on_batch: Take | None = None, prometheus: int | str | None = None) -> Listening:
-    """Tell of every micro-batch of a session's queries; see `appulse.listen`."""
+    """Report every micro-batch of a session's queries; see `appulse.listen`."""
     if on_batch is None and prometheus is None:
-        raise BadArgument("listen() has nobody to tell. Give on_batch, a function, or prometheus, a port.")
+        raise BadArgument("listen() has nobody to report to. Give on_batch, a function, or prometheus, a port.")
     if on_batch is not None and not callable(on_batch):
         raise BadArgument(f"on_batch={on_batch!r} is no function. Give one that takes the metrics of a batch, a dict.")
     return Listening(spark, on_batch, None if prometheus is None else _page(prometheus))
 
 
-def tell(query: str, batch: int, figures: Metrics) -> None:
+def report(query: str, batch: int, figures: Metrics) -> None:
     """The figures of a micro-batch that is made in `foreachBatch`, where Spark observes nothing; soon asked for."""
-    _TOLD[query, batch] = figures
-    while len(_TOLD) > _MOST_TOLD:
-        del _TOLD[next(iter(_TOLD))]
+    _REPORTED[query, batch] = figures
+    while len(_REPORTED) > _MOST_REPORTED:
+        del _REPORTED[next(iter(_REPORTED))]
 
 
 def _page(place: int | str) -> Page:
@@ -91,7 +91,7 @@ class Listening:
             try:
                 self._spark._jsc.sc().listenerBus().waitUntilEmpty(_LAST_WORDS)  # noqa: SLF001 - there is no public way
             except Py4JJavaError:
-                _LOG.warning("Spark had still something to tell %s seconds after stop().", _LAST_WORDS // 1000)
+                _LOG.warning("Spark had still something to report %s seconds after stop().", _LAST_WORDS // 1000)
         self._spark.streams.removeListener(self._listener)
         self._listener = None
         if self._page is not None:
@@ -115,10 +115,10 @@ class _Listener(StreamingQueryListener):
         self._failed = False
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing to tell yet."""
+        """Nothing to report yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Tell of a batch, if it was one of ours."""
+        """Report a batch, if it was one of ours."""
         metrics = _metrics(event.progress)
         if metrics is None:
             return
@@ -131,7 +131,9 @@ class _Listener(StreamingQueryListener):
                 take(dict(metrics))
             except Exception:  # noqa: BLE001 - whatever it is, the query is not to blame
                 if not self._failed:
-                    _LOG.exception("%r, given to appulse.listen, failed. It is called on, and this told once.", take)
+                    _LOG.exception(
+                        "%r, given to appulse.listen, failed. It is still called, and this is reported once.", take
+                    )
                 self._failed = True
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
@@ -148,7 +150,7 @@ def _metrics(progress: StreamingQueryProgress) -> Metrics | None:
         for figures in before:  # of the calls before, what did not reach the last one
             last |= {what: (last[what] or 0) + (figures[what] or 0) for what in ("late", "rejected")}
     else:
-        found = _TOLD.get((str(progress.id), progress.batchId))
+        found = _REPORTED.get((str(progress.id), progress.batchId))
     if found is None or "addBatch" not in progress.durationMs:
         return None
     figures = {name: _plain(name, value) for name, value in found.items()}
@@ -185,7 +187,7 @@ def _behind(taken: str, newest: str) -> int | None:
 
 
 def _plain(name: str, value: float | None) -> float | None:
-    """Counts as whole numbers, seconds as they are; what no tile told is 0, unless it goes on from before."""
+    """Counts as whole numbers, seconds as they are; what no tile reported is 0, unless it goes on from before."""
     if value is None:
         return None if name in LEVELS else 0
     return value if name.endswith("seconds") else int(value)

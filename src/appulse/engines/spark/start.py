@@ -16,7 +16,7 @@ from appulse.engines.spark.alerting import Alert, alerts_of
 from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.failures import Query, writing
 from appulse.engines.spark.lock import CheckpointLock
-from appulse.engines.spark.metrics import tell
+from appulse.engines.spark.metrics import report
 from appulse.engines.spark.plans import observed_now
 from appulse.engines.spark.results import SparkResult, own_result
 from appulse.engines.spark.sinks import Sink, sink_of
@@ -172,7 +172,7 @@ class DrainingQuery(Query):
             if not self._stopped:
                 self._place.close(self._result.call, self._result.tiling)
         except Exception as error:  # noqa: BLE001 - awaitTermination of the user raises it again
-            self._failure = self._told(error)
+            self._failure = self._reported(error)
 
     def _wait(self, timeout: float | None) -> bool | None:
         self._thread.join(timeout)
@@ -239,7 +239,7 @@ def _batch_writer(
             _warn_late(result, metrics())
             _warn_swapped(metrics())
             if judge is not None:
-                _tell(query(), number, metrics())
+                _report(query(), number, metrics())
             if rejects is not None and (metrics()["rejected"] or (before and metrics()[_BEFORE]) or number == 0):
                 bad = [batch.select(own[tag]) for tag in (REJECT, *before)]
                 if number == 0:  # with what was refused before any row
@@ -305,8 +305,8 @@ def _collected(batch: DataFrame, before: Sequence[str]) -> Counter[str]:
     return totals
 
 
-def _tell(query: str, number: int, metrics: Counter[str]) -> None:
-    """Tell those who listen; what stands is known only where a task had rows."""
-    told = {name: metrics[name] for name in METRICS if name not in ("tile", "newest")}
+def _report(query: str, number: int, metrics: Counter[str]) -> None:
+    """Report to those who listen; what stands is known only where a task had rows."""
+    reported = {name: metrics[name] for name in METRICS if name not in ("tile", "newest")}
     worked = bool(metrics["rows"] or metrics["rejected"])
-    tell(query, number, {n: v for n, v in told.items() if worked or n == "query_version" or n not in LEVELS})
+    report(query, number, {n: v for n, v in reported.items() if worked or n == "query_version" or n not in LEVELS})

@@ -56,7 +56,7 @@ class Cached:
         return sum(entry[3] for entry in self.live)
 
     def ahead(self, first: int, settled: int) -> bool:
-        """Whether an attempt that failed forgot or told more than what stands: its version alone does not show it."""
+        """Whether an attempt that failed forgot or reported more than what stands: the version does not show it."""
         return self.settled > settled or bool(self.live and self.live[0][0] > first)
 
 

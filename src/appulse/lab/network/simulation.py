@@ -223,13 +223,13 @@ class _Run:
         hops = self._clusters.to_sink[heads]
         self._traffic.send("results", self._parcels.bytes_of(done, 0), hops)
         self._arrived[done] = self._now(number) + self._travel(hops)
-        told = done[self._sent[done] > 0]
-        if self._policy.notes and len(told):
-            back = self._clusters.to_sink[self._head[told]]
-            size = self._set.sizes.header + (self._set.sizes.head + 1) * self._sent[told]
+        acknowledged = done[self._sent[done] > 0]
+        if self._policy.notes and len(acknowledged):
+            back = self._clusters.to_sink[self._head[acknowledged]]
+            size = self._set.sizes.header + (self._set.sizes.head + 1) * self._sent[acknowledged]
             self._traffic.send("notes", size, back)
-            came = self._round_of(self._arrived[told] + self._travel(back))
-            self._notes.add(told, np.maximum(came, number + 1))
+            came = self._round_of(self._arrived[acknowledged] + self._travel(back))
+            self._notes.add(acknowledged, np.maximum(came, number + 1))
 
     def _within_capacity(self, number: int, new: Ints, due: Ints) -> tuple[Ints, Ints]:
         """What the heads can do now: probes beyond it wait for the next round, readings are shed at random."""

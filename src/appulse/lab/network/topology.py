@@ -145,7 +145,7 @@ def heed(
     while True:
         cheapest = _cheapest(near, cost, tentative)
         done = volunteer >= 1.0
-        # Whoever hears a cheaper candidate withdraws, and who is left alone may volunteer again.
+        # A node that hears a cheaper candidate withdraws, and who is left alone may volunteer again.
         final |= done & (cheapest == np.arange(n))
         tentative = final | (cheapest == np.arange(n)) | ((cheapest < 0) & (random.random(n) <= volunteer))
         if done.all():

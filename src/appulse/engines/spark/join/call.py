@@ -57,7 +57,7 @@ def spark_join(
     call = with_shared_fills(call, sources.spark)
     plan = _tile_plan(call, sources.partitions(options), options)
     if any(call.plan.followed):
-        call = replace(call, streams=tuple(replace(encoding, told_apart=True) for encoding in call.encodings))
+        call = replace(call, streams=tuple(replace(encoding, kept_apart=True) for encoding in call.encodings))
     call = replace(call, options=replace(options, sample=None))  # the sample has served, and need not travel
     answers, rejects = result_schemas(call, streams)
     operator = Operator(

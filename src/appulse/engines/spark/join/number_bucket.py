@@ -141,11 +141,11 @@ class NumberBucket(ObjectsBucket):
 
     def _alone(self, released: Sequence[Released], numbered: Sequence[Objects]) -> list[tuple[int, bytes]]:
         """Rows that their own tick pushed out, which any tile passes on."""
-        told = self.call.plan.followed
+        followed = self.call.plan.followed
         gone = [
             notes_of(part.stream, pushed_out_at_once(objects, part.stream), LEFT)
             for part, objects in zip(released, numbered, strict=True)
-            if told[min(part.stream, 1)]
+            if followed[min(part.stream, 1)]
         ]
         notes = [rows for rows in gone if len(rows)]
         keys = self.tiling.versions[-1].keys
