@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
@@ -24,7 +25,6 @@ from appulse.model.sizes import size
 from tests.cli.test_jobs import in_order, in_process, job, wrong
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from threading import Event
 
     from pyspark.sql import SparkSession

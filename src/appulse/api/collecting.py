@@ -32,15 +32,19 @@ def collect_samples(
 ) -> Result:
     """The readings of a key in each interval as one row of samples, which `Samples` reads.
 
-    Intervals of length ``every`` count from 1970. The readings of an interval weigh the same; with ``existence`` each
-    weighs as much of that as the probability that it exists, so that the row exists with their mean. Values are
-    numbers without error, as `Exact` names them, or one column.
+    Arguments:
+    * ``stream``: the readings. Values are numbers without error, as `Exact` names them, or one column.
+    * ``every``: the length of the intervals, which count from 1970: text, a timedelta, or seconds.
+    * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
 
-    Columns: ``key, time, samples, weights``, columns that ``partition_by`` and ``carry=`` name: ``time`` and what is
-    carried are those of the latest reading. ``samples`` is a list of points, of numbers where the value is one column.
-    A row comes when its interval has ended: when the stream has passed its end by ``lateness``, or ends. Bad rows are
-    in `rejects`, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming if they
-    are), others a `pyarrow.Table`.
+    Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns ``key,
+    time, samples, weights`` and those that ``partition_by`` and ``carry=`` name: ``time`` and what is carried are those
+    of the latest reading. ``samples`` is a list of points, of numbers where the value is one column. The readings of an
+    interval weigh the same; with ``existence`` each weighs as much of that as the probability that it exists, so that
+    the row exists with their mean. A row comes when its interval has ended: when the stream has passed its end by
+    ``lateness``, or ends.
+
+    Raises `BadArgument` for a wrong argument, and `BadInput` with ``on_reject="fail"``.
 
     Lian & Chen 2009, section 2: objects as samples.
 

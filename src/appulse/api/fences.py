@@ -112,20 +112,25 @@ def fence_advice(
 ) -> pa.Table:
     """How many false and missed events to expect of each choice of ``enter`` and ``leave`` of `fence_events`.
 
-    ``sample`` is a stretch of the stream (`Stream` of a pyarrow, pandas or Polars frame), ``fences`` are as in
-    `fence_events`. ``draws`` times a likely track of each thing is drawn: one that may have led to its readings, given
-    their errors. Readings of that track are drawn anew with the same errors, and their events are held against those
-    of the track itself. So the figures follow from the errors that the stream states; if these are too small, so are
-    the figures.
+    A likely track of each thing is drawn many times: one that may have led to its readings, given their errors.
+    Readings of that track are drawn anew with the same errors, and their events are compared with those of the track
+    itself. So the figures follow from the errors that the stream states; if these are too small, so are the figures.
 
-    A visit is true if it overlaps one of the track, by ``tolerance``, that no earlier visit has; others are two false
-    events each. Visits of the track that last ``tolerance`` or longer and that no visit reports are two missed events.
+    Arguments:
+    * ``sample``: a stretch of the stream: a `Stream` of a pyarrow, pandas or Polars frame.
+    * ``fences``: as in `fence_events`.
+    * ``enter, leave``: the probabilities to try. Choices with ``leave`` above ``enter`` are left out.
+    * ``tolerance``: a visit is true if it overlaps one of the track, by this duration, that no earlier visit has;
+      others are two false events each. Visits of the track that last this long or longer and that no visit reports are
+      two missed events.
+    * ``draws``: how many tracks of each thing; ``seed`` is that of their random numbers.
 
-    Columns: ``enter, leave, true_events, false_events, missed_events, delay, never``: the events are over the time of
-    the sample, means of the draws; ``true_events`` are those of the tracks, ``delay`` is how late true entries are
-    reported (mean, seconds; null if none is), and ``never`` how many fences are too small for the least error of the
-    sample to be entered at all. Choices with ``leave`` above ``enter`` are left out. Rows that `fence_events` would
-    reject are left out, too.
+    Returns a `pyarrow.Table` with the columns ``enter, leave, true_events, false_events, missed_events, delay, never``.
+    Events are over the time of the sample, means of the draws; ``true_events`` are those of the tracks, ``delay`` is
+    how late true entries are reported (mean, seconds; null if none is), and ``never`` how many fences are too small for
+    the least error of the sample to be entered at all. Rows that `fence_events` would reject are left out.
+
+    Raises `BadArgument` for a wrong argument.
 
     >>> fences = pa.table({"query": ["yard"], "region": ["POLYGON ((0 0, 100 0, 100 100, 0 100, 0 0))"]})
     >>> fixes = pa.table({"van": ["a"] * 4, "t": [0, 10, 20, 30], "x": [-50.0, 3.0, 50.0, 180.0], "y": [50.0] * 4})

@@ -73,22 +73,29 @@ def sensor_join(
 ) -> Result:
     """Which sensors agree: each reading with the readings of other sensors of like value, however many they are.
 
-    ``readings`` is one stream of all sensors: its key is the sensor, its value the name of a column of any type. Values
-    are similar if equal, or with ``resolution`` in one bin ``floor(value / resolution)``, or with ``within`` at most
-    that far apart. A reading meets readings that come before it in the order (time, sensor, number) and are in their
-    window: ``window`` is a duration or a `TimeWindow` (``per_stream`` names sensors), a mapping from sensors to
-    durations (None: all others), or the name of a column with each sensor's window in seconds. ``similar`` has sensors
-    compared by what they did in the time ``over`` up to a reading, which is ``value`` then: ``"summary"``, the mean and
-    standard deviation, each in a bin of ``resolution``; ``"slope"``, a second, by least squares, by ``resolution`` or
-    ``within``, else by its sign; ``"pattern"``, the signs of the steps, such as "+0-".
+    A reading meets readings that come before it in the order (time, sensor, number) and are in their window.
 
-    Columns: those of ``partition_by``, then ``value, sensor, time`` of each reading that met others, those that
-    ``readings`` carries, and ``matches``, a list of (sensor, times, carried values): sensors by their newest reading,
-    newest first, and so are the times of each. That is the Cartesian product of the sensors' readings in factorised
-    form; with ``expand=True`` there is a row for each of its elements, whose ``matches`` are (sensor, time, carried
-    values). Bad rows are in `rejects`, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame
-    (streaming if they are), others a `pyarrow.Table`. ``options`` are for speed and the size of the output: see
-    `Options`.
+    Arguments:
+    * ``readings``: one stream of all sensors: its key is the sensor, its value the name of a column of any type.
+    * ``resolution``: values are similar if they are in one bin ``floor(value / resolution)``.
+    * ``within``: values are similar if they are at most that far apart. Without either they are if they are equal.
+    * ``window``: a duration or a `TimeWindow` (``per_stream`` names sensors), a mapping from sensors to durations
+      (None: all others), or the name of a column with each sensor's window in seconds.
+    * ``similar``: compares what sensors did in the time ``over`` up to a reading, which is ``value`` then:
+      ``"summary"``, the mean and standard deviation, each in a bin of ``resolution``; ``"slope"``, a second, by least
+      squares, by ``resolution`` or ``within``, else by its sign; ``"pattern"``, the signs of the steps, such as "+0-".
+    * ``expand``: a row for each combination of readings, one a sensor.
+    * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
+    * ``options``: for speed and the size of the output; see `Options`.
+
+    Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns of
+    ``partition_by``, then ``value, sensor, time`` of each reading that met others, those that ``readings`` carries, and
+    ``matches``, a list of (sensor, times, carried values): sensors by their newest reading, newest first, and so are
+    the times of each. That is the Cartesian product of the sensors' readings in factorised form; with ``expand=True``
+    there is a row for each of its elements, whose ``matches`` are (sensor, time, carried values).
+
+    Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, and `OutputLimit` beyond
+    ``Options(max_output=)``.
 
     Ali et al. 2007, Definition 1 and section 4.1.
 
@@ -136,36 +143,47 @@ def phenomena(
     on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Result:
-    """What is going on in a field of sensors: values that connected regions of sensors hold, and where these move.
+    """Regions of sensors that hold a value: where they appear, how they move, when they are gone.
 
-    ``readings`` is one stream of all sensors, as in `sensor_join`.
-    A sensor is active in a value (with ``resolution`` a bin, as in `sensor_join`) while it has produced it at least
-    ``strength`` times within ``span`` of the tick at hand. A phenomenon is a value and a connected region of at least
-    ``min_sensors`` active sensors: neighbours are at most ``reach`` apart, by ``locations``, a frame with the stream's
-    key and two columns of coordinates; or they are the pairs of ``neighbours``, a frame with two columns of sensors,
-    such as those along roads or pipes; without either all sensors are neighbours. ``place=ap.Position("lat", "lon")``
-    says that they are degrees: ``reach`` is then metres along the Earth, and centroids and hulls are
-    longitude and latitude, taken in the plane around the middle of all sensors (azimuthal equidistant); ``velocity`` is
-    metres a second east and north there. Ticks are the times of readings. Of a stream with conditions (`filter`) they
-    are those of all its rows, so that a region ends once its sensors have other values. With the stream's
-    ``idle_after`` the regions of a group end when it had no reading for so long, by the time of all rows.
-    ``similar`` is as in `sensor_join`, ``over`` by default ``span``.
+    A sensor is active in a value while it has produced it at least ``strength`` times within ``span`` of the tick at
+    hand. A phenomenon is a value and a connected region of at least ``min_sensors`` active sensors. Ticks are the times
+    of readings; of a stream with conditions (`filter`) they are those of all its rows, so that a region ends once its
+    sensors have other values. With the stream's ``idle_after`` the regions of a group end when it had no reading for so
+    long, by the time of all rows.
 
-    With ``within`` in place of bins, a reading counts if at least ``strength`` readings of its sensor in the span,
-    itself among them, are at most that far from it; those of one sensor, or of neighbours, that are at most that far
-    apart hang together, and a phenomenon is all that does, of at least ``min_sensors`` sensors. So its values may
-    spread wider than ``within``, and drift; it goes on in what has readings of its sensors that near to those they had.
+    Arguments:
+    * ``readings``: one stream of all sensors, as in `sensor_join`.
+    * ``resolution, similar``: which values are one, as in `sensor_join`; ``over`` is by default ``span``.
+    * ``within``, in place of bins: a reading counts if at least ``strength`` readings of its sensor in the span, itself
+      among them, are at most that far from it. Those of one sensor, or of neighbours, that are at most that far apart
+      hang together, and a phenomenon is all that does. So its values may spread wider than ``within``, and drift; it
+      goes on in what has readings of its sensors that near to those they had.
+    * ``strength``: how many readings make a sensor active.
+    * ``span``: within which time: text, a timedelta, or seconds.
+    * ``min_sensors``: how many active sensors a region has at least.
+    * ``locations``: a frame with the stream's key and two columns of coordinates.
+    * ``reach``: how far apart neighbours are at most, in the unit of the locations.
+    * ``place``: ``ap.Position("lat", "lon")`` says that locations are degrees. ``reach`` is then metres along the
+      Earth; centroids and hulls are longitude and latitude, taken in the plane around the middle of all sensors
+      (azimuthal equidistant), and ``velocity`` is metres a second east and north there.
+    * ``neighbours``: in place of locations, a frame with two columns of sensors, such as those along roads or pipes.
+      Without either all sensors are neighbours.
+    * ``emit``: ``"events"``, or ``"regions"``: all regions there are at each tick that changed any of them.
+    * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, among them those of sensors without a location;
+      ``"fail"`` raises `BadInput` at the first.
+    * ``options``: for the size of the output, and partitions; see `Options`. On Spark groups are spread, and each is
+      one task's.
 
-    Columns of events: those of ``partition_by``, ``phenomenon`` (a number, kept while the region changes), ``event``
-    ("appears", "moves", "disappears", at the first tick at which that is so), ``time``, ``value`` (the lower end of the
-    bin; with ``within`` the mean of the readings when the sensors last changed), ``sensors``, ``centroid``, ``hull``
-    (its corners), ``velocity`` (units of the locations a second, by least squares over the last 8 centroids);
-    ``merged``, the phenomena that one which disappears goes on in, and ``split``, those that one which appears comes
-    from. A region that joins others takes the number of that with which it shares most sensors, the older of two.
-    ``emit="regions"`` gives all that stand at each tick that changed any of them. Bad rows, among them those of sensors
-    without a location, are in `rejects`, or raise `BadInput` with ``on_reject="fail"``.
-    Spark frames give a Spark frame (streaming if they are), others a `pyarrow.Table`; on Spark groups are spread, and
-    each is one task's. ``options`` are for the size of the output, and partitions: see `Options`.
+    Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns of
+    ``partition_by``, ``phenomenon`` (a number, kept while the region changes), ``event`` ("appears", "moves",
+    "disappears", at the first tick at which that is so), ``time``, ``value`` (the lower end of the bin; with ``within``
+    the mean of the readings when the sensors last changed), ``sensors``, ``centroid``, ``hull`` (its corners),
+    ``velocity`` (units of the locations a second, by least squares over the last 8 centroids); ``merged``, the
+    phenomena that one which disappears goes on in, and ``split``, those that one which appears comes from. A region
+    that joins others takes the number of that with which it shares most sensors, the older of two.
+
+    Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, and `OutputLimit` beyond
+    ``Options(max_output=)``.
 
     Ali et al. 2005 and 2007.
 

@@ -68,19 +68,26 @@ def start(
     trigger: Annotated[dict[str, Any], _OPTIONS] | None = None,
     max_state: Count | None = None,
 ) -> Any:
-    """Run a streaming result as one query that writes answers to ``sink`` and bad rows to ``rejects``.
+    """Run a streaming result as one query that writes results to ``sink`` and bad rows to ``rejects``.
 
-    A sink is a ``("format", {options})`` pair or a function of (batch frame, batch id). Files and JDBC tables are
-    written exactly once, functions and Kafka at least once. ``drain=True`` takes what is available now,
-    answers what is held and closes the checkpoint.
+    Arguments:
+    * ``result``: what a call over streaming frames returned.
+    * ``sink, rejects``: each a ``("format", {options})`` pair or a function of (batch frame, batch id). Files and JDBC
+      tables are written exactly once, functions and Kafka at least once.
+    * ``checkpoint``: the folder from which the query goes on when it is started again.
+    * ``partitions``: the number of tiles or buckets, in place of that of the call; a checkpoint's may change.
+    * ``trigger``: when micro-batches begin, as Spark has it: ``{"processingTime": "5 seconds"}``; by default one after
+      the other.
+    * ``drain``: takes what is available now, reports what is held and closes the checkpoint.
+    * ``max_state``: how many rows the query may hold, ``state_rows`` of its metrics. A micro-batch after which it would
+      hold more ends the query with `StateLimit`, before anything of it is written.
+    * ``alerts``: pairs such as ``("webhook", {"url": "https://host/hook"})`` and ``("kafka", {...})``: the results of
+      each micro-batch go there one by one, beside the sink, with ``only={"event": ["enter"]}`` those with such values.
+      At least once, under a ``message_id`` that another attempt gives, too; what is not taken after retries goes to a
+      file of dead letters. Text of options may be ``{"env": "NAME"}``. See docs/operating.md.
 
-    ``max_state`` is how many rows the query may hold, ``state_rows`` of its metrics: a micro-batch after which it would
-    hold more ends the query with `StateLimit`, before anything of it is written.
-
-    ``alerts`` are pairs such as ``("webhook", {"url": "https://host/hook"})`` and ``("kafka", {...})``: answers of each
-    micro-batch go there one by one, beside the sink, with ``only={"event": ["enter"]}`` those with such values. At
-    least once, under a ``message_id`` that another attempt gives, too; what is not taken after retries goes to a file
-    of dead letters. Text of options may be ``{"env": "NAME"}``. See docs/operating.md.
+    Returns a query, as ``writeStream.start()`` of Spark does. Raises `BadArgument` for a wrong argument,
+    `CheckpointError` for a checkpoint of another job, and `StorageError` where it cannot be written.
 
     >>> pairs = ap.similarity_join(left, right, epsilon=50, probability=0.9, window="1 minute")  # doctest: +SKIP
     >>> sinks = ("parquet", {"path": "pairs"}), ("json", {"path": "rejects"})

@@ -44,11 +44,17 @@ def filter(stream: Described[Result], condition: str) -> Stream[Result]:  # noqa
 def impute(stream: Framed[Result], imputer: OneImputer, *, empty_rows: bool = False) -> Stream[Result]:
     """The stream with what is missing in its rows filled by an imputer: a stream of samples.
 
-    ``stream`` has the value ``Incomplete(...)``. Its frame gets the columns ``imputed`` (the samples),
-    ``imputed_weights`` and ``filled``, a list of (attribute, rule): what was filled, and by what. Rows that lack every
-    attribute, or hold an infinite one, have null there, and are rejects of what comes next. With ``empty_rows`` those
-    that lack every attribute are filled, too, where the imputer can: from the rows around, or by what is usual in its
-    repository. A Spark frame stays one.
+    Arguments:
+    * ``stream``: has the value ``Incomplete(...)``.
+    * ``imputer``: one of appulse's, or ``"auto"``, which chooses (`AutoImputer`).
+    * ``empty_rows``: also fills rows that lack every attribute, where the imputer can: from the rows around, or with
+      what is usual in its repository.
+
+    Returns a stream whose frame has three more columns: ``imputed`` (the samples), ``imputed_weights`` and ``filled``,
+    a list of (attribute, rule): what was filled, and by what. Rows that lack every attribute, or hold an infinite one,
+    have null there, and are rejects of what comes next. A Spark frame stays one.
+
+    Raises `BadArgument` for a stream without `Incomplete`, or an imputer that cannot fill it.
 
     Ren et al. 2019, Definition 2.4.
 

@@ -111,26 +111,39 @@ else:
 @checked
 @dataclass(frozen=True, eq=False, init=False)
 class Stream(Generic[Result]):
-    """Rows of uncertain objects in time.
+    """Rows of uncertain objects in time: a frame, and which of its columns mean what.
 
-    ``frame`` is a Spark DataFrame (batch or streaming); a pyarrow, pandas or Polars table, a Polars LazyFrame, a
-    DuckDB relation, or another object that exports an Arrow stream; ``None`` where rows are pushed by hand. ``key``
-    names the column that identifies a row to the user, ``time`` a timestamp, date or number column (numbers in
-    ``unit``). ``value`` is the uncertainty model; the name of a column is a certain value:
-    of any type for `sensor_join` and `phenomena`, else a number, as ``Exact(name)``. ``existence`` is a column in (0,
-    1], or `Bursts` of rows that exist or fail together; ``partition_by`` columns split the stream into independent
-    ones. ``lateness`` says how late a row may be, against the slowest stream of the call; a stream silent for
-    ``idle_after`` (by the time of the others) holds them back no longer. A row more than ``ahead`` past the wall clock,
-    or past all rows of its stream so far, is a reject ``future`` and moves no time on; ``math.inf`` admits every row.
-    It counts, as does lateness, where rows are pushed or streamed. With ``order="arrival"``, on all inputs, rows are
-    taken as they come: windows that go by rows then wait for nothing. ``where`` holds conditions, which `filter` adds.
-    Columns of ``carry``, of any type, travel with their row and are columns of the answers: ``left_speed`` and
-    ``right_speed`` of pairs, ``speed`` of answers about one row. ``motion`` says how things move between their
-    readings, for `encounters` and joins of two streams: `Straight`, `Velocity` or `Course`. ``change`` is a column that
-    says of each row whether it is an addition or withdraws one that came: ``"add"`` or ``"remove"``, or what change
-    streams of Delta and Debezium have. ``margin`` (a column or a number, at least 0, in the unit of distance) is a
-    row's own size: joins, encounters and what else looks for partners add those of both rows of a pair to ``epsilon``.
     Two ``Stream`` objects are two streams, even over one frame.
+
+    Arguments:
+    * ``frame``: a Spark DataFrame (batch or streaming); a pyarrow, pandas or Polars table, a Polars LazyFrame, a DuckDB
+      relation, or another object that exports an Arrow stream; ``None`` where rows are pushed by hand.
+    * ``key``: the column that identifies a row to the user.
+    * ``time``: a timestamp, date or number column. Numbers are in ``unit``.
+    * ``value``: the uncertainty model. The name of a column is a certain value: of any type for `sensor_join` and
+      `phenomena`, else a number, as ``Exact(name)``.
+    * ``existence``: a column of the probability that the row exists, in (0, 1], or `Bursts` of rows that exist or fail
+      together.
+    * ``partition_by``: columns that split the stream into independent ones.
+    * ``lateness``: how late a row may be, against the slowest stream of the call, as text, a timedelta or seconds. It
+      counts where rows are pushed or streamed, as does ``ahead``.
+    * ``idle_after``: a stream silent for that long, by the time of the others, holds them back no longer.
+    * ``ahead``: a row further past the wall clock, or past all rows of its stream so far, is a reject ``future`` and
+      moves no time on; by default an hour. ``math.inf`` admits every row.
+    * ``order``: ``"time"``, or ``"arrival"`` on all inputs: rows are taken as they come, and windows that go by rows
+      wait for nothing.
+    * ``where``: conditions, which `filter` adds.
+    * ``carry``: columns of any type that travel with their row and are columns of the results: ``left_speed`` and
+      ``right_speed`` of pairs, ``speed`` of results about one row.
+    * ``name``: what results, metrics and messages call the stream; by default ``left``, ``right`` and so on.
+    * ``motion``: how things move between their readings, for `encounters` and joins of two streams: `Straight`,
+      `Velocity` or `Course`.
+    * ``change``: a column that says of each row whether it is an addition or withdraws one that came: ``"add"`` or
+      ``"remove"``, or what change streams of Delta and Debezium have.
+    * ``margin``: a row's own size, a column or a number, at least 0, in the unit of distance. Joins, encounters and
+      what else looks for partners add those of both rows of a pair to ``epsilon``.
+
+    Raises `BadArgument` for a wrong argument.
 
     >>> import appulse as ap
     >>> ap.Stream(None, key="ship", time="at", value=ap.Position("lat", "lon"), margin="hull_radius").margin
