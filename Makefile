@@ -2,7 +2,7 @@ PYTHON ?= python3
 SETUP := $(PYTHON) tools/setup.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-spark lint lock docs-check site package clean
+.PHONY: help demo test test-long test-spark rivals lint lock docs-check site package clean
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ test-long: ## run the long tests: more examples, bigger streams
 
 test-spark: ## run a few tests on another Spark: VERSION=4.2 [PYTHON=python3.12]
 	@$(SETUP) test-spark $(VERSION) $(ARGS)
+
+rivals: ## make the environments of the benchmarks' contestants
+	@$(SETUP) bench aside
 
 lint: ## check style, format, types and import layers
 	@$(SETUP) lint

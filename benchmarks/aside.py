@@ -1,4 +1,7 @@
-"""Contestants in environments of their own: a script of this folder, run beside us with the packages it needs."""
+"""Contestants in environments of their own: scripts of ``rivals``, run beside us with the packages they need.
+
+python -m benchmarks.aside      makes all the environments
+"""
 
 from __future__ import annotations
 
@@ -6,41 +9,73 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.harness import say
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["aside"]
+__all__ = ["PACKAGES", "aside", "environment"]
 
 _HERE = Path(__file__).resolve().parent
 _PATIENCE = 900  # seconds
+_PROBLEMS = (OSError, subprocess.SubprocessError, ValueError, IndexError)
+
+_SEDONA = ("apache-sedona==1.8.0", "pandas<3", "shapely", "pyarrow>=18", "setuptools")
+_SEDONADB = ("sedonadb==0.5.0", "geoarrow-pyarrow==0.3.0", "pyarrow>=18", "numpy")
+#: What each script needs.
+PACKAGES = {
+    "astropy_match": ("astropy==8.0.2", "scipy", "pyarrow>=18"),
+    "faiss_range": ("faiss-cpu==1.15.1", "numpy>=2"),
+    "meos": ("pymeos==1.3.0", "pyarrow>=18"),
+    "polygon_matches": (
+        *_SEDONADB,
+        *("duckdb==1.5.5", "duckdb-extension-spatial==1.5.5", "geopandas==1.1.1", "shapely>=2.1"),
+    ),
+    "pykdtree_nn": ("pykdtree==1.4.3", "numpy>=2", "pyarrow>=18"),
+    "sedona_knn": ("pyspark==4.0.1", *_SEDONA),
+    "sedona_pairs": ("pyspark==4.0.5", *_SEDONA),
+    "sedona_polygons": ("pyspark==4.0.5", *_SEDONA),
+    "sedonadb_pairs": _SEDONADB,
+    "traffic_cpa": ("traffic==2.13", "pandas<3", "pyarrow>=18"),
+}
 
 
-def aside(script: str, packages: Sequence[str], *given: object) -> dict[str, Any] | None:
-    """What a script prints as JSON on its last line; None, with the reason said, where it cannot be had.
-
-    Its environment is made once, in ``.venv-rivals`` of the checkout, and again where other packages are asked for.
-    """
+def environment(script: str) -> Path:
+    """The Python of a script: made once, in ``.venv-rivals`` of the checkout, and again for other packages."""
+    packages = PACKAGES[script]
     folder = _HERE.parent / ".venv-rivals" / script
     python, stamp = folder / "bin" / "python", folder / "packages.txt"
     wanted = "\n".join(packages)
+    if not stamp.exists() or stamp.read_text() != wanted:
+        say(f"{script}: making {folder}")
+        _run([sys.executable, "-m", "venv", "--clear", str(folder)])
+        _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages])
+        stamp.write_text(wanted)
+    return python
+
+
+def aside(script: str, *given: object) -> dict[str, Any] | None:
+    """What a script prints as JSON on its last line; None, with the reason said, where it cannot be had."""
     try:
-        if not stamp.exists() or stamp.read_text() != wanted:
-            say(f"{script}: making {folder}")
-            _run([sys.executable, "-m", "venv", "--clear", str(folder)])
-            _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages])
-            stamp.write_text(wanted)
-        printed = _run([str(python), str(_HERE / "rivals" / f"{script}.py"), *map(str, given)])
+        printed = _run([str(environment(script)), str(_HERE / "rivals" / f"{script}.py"), *map(str, given)])
         found: dict[str, Any] = json.loads(printed.splitlines()[-1])
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as problem:
-        reason = getattr(problem, "stderr", "") or str(problem)
-        say(f"{script} cannot be had: {reason.strip().splitlines()[-1] if reason.strip() else problem!r}")
+    except _PROBLEMS as problem:
+        say(f"{script} cannot be had: {_reason(problem)}")
         return None
     return found
 
 
+def _reason(problem: Exception) -> str:
+    reason: str = (getattr(problem, "stderr", "") or str(problem)).strip()
+    return reason.splitlines()[-1] if reason else repr(problem)
+
+
 def _run(command: list[str]) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_PATIENCE).stdout
+
+
+if __name__ == "__main__":
+    for name in PACKAGES:
+        try:
+            environment(name)
+        except _PROBLEMS as problem:
+            say(f"{name} cannot be had: {_reason(problem)}")

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_SEDONA = ("pyspark==4.0.1", "apache-sedona==1.8.0", "pandas<3", "shapely", "pyarrow>=18", "setuptools")
-_ASTROPY, _PYKDTREE = ("astropy==8.0.2", "scipy", "pyarrow>=18"), ("pykdtree==1.4.3", "numpy>=2", "pyarrow>=18")
 _N = 100_000
 Figures = dict[str, float | None]
 
@@ -75,7 +73,7 @@ def nearest_of_points(folder: Path) -> Figures:
         raise RuntimeError("cKDTree finds other rows")
     for name, rows in (("left", left), ("right", right)):
         pq.write_table(rows, folder / f"{name}.parquet")
-    other = aside("pykdtree_nn", _PYKDTREE, folder / "left.parquet", folder / "right.parquet")
+    other = aside("pykdtree_nn", folder / "left.parquet", folder / "right.parquet")
     if other is not None and other["places"] != int(found.sum()):
         raise RuntimeError("pykdtree finds other rows")
     say(f"nearest: ours {ours_took:.3f} s, cKDTree {tree_took:.3f} s, pykdtree {other and other['seconds']} s")
@@ -99,7 +97,7 @@ def nearest_on_spark(folder: Path) -> Figures:
 
     ours = [total(frames[0], frames[1], None)]
     took = _best(lambda: ours.append(total(frames[0], frames[1], None)))
-    other = aside("sedona_knn", _SEDONA, folder / "left.parquet", folder / "right.parquet", cores)
+    other = aside("sedona_knn", folder / "left.parquet", folder / "right.parquet", cores)
     if other is not None and other["total"] != ours[0]:
         raise RuntimeError("Sedona finds other rows")
     say(f"Spark: ours {took:.2f} s, Sedona {other and other['seconds']} s")
@@ -164,7 +162,7 @@ def stars(folder: Path) -> Figures:
         return ap.similarity_join(both[0], both[1], epsilon=1.0, probability=1.0, window=1)
 
     near_took, pairs_took = least(near, pairs)
-    other = aside("astropy_match", _ASTROPY, folder / "hip.parquet", folder / "gaia.parquet", 1.0)
+    other = aside("astropy_match", folder / "hip.parquet", folder / "gaia.parquet", 1.0)
     if other is None:
         return {"vs_astropy_match": None}
     places, count = int(near()["right_key"].to_numpy().sum()), len(pairs())

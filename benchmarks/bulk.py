@@ -56,8 +56,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_SEDONADB = ("sedonadb==0.5.0", "geoarrow-pyarrow==0.3.0", "pyarrow>=18", "numpy")
-_SEDONA = ("pyspark==4.0.5", "apache-sedona==1.8.0", "pandas<3", "shapely", "pyarrow>=18", "setuptools")
 _EPSILON, _SPAN = 0.3, 1000.0  # seconds from the first row to the last
 _RUNS = 5
 _WINDOW = 500_000  # rows of a stream in a window, where memory is measured
@@ -159,7 +157,7 @@ def against(case: Case, folder: Path | None) -> float:
         for name, table in (("left", case.left), ("right", case.right)):
             pq.write_table(table, folder / f"{name}.parquet")
         paths = [folder / f"{name}.parquet" for name in ("left", "right")]
-        other = aside("sedonadb_pairs", _SEDONADB, *paths, case.epsilon, case.window, 1, 3)
+        other = aside("sedonadb_pairs", *paths, case.epsilon, case.window, 1, 3)
         if other is not None:
             if (other["pairs"], other["total"]) != (len(own), _sum_of(own)):
                 raise RuntimeError("SedonaDB finds other pairs")
@@ -239,7 +237,7 @@ def on_spark(folder: Path) -> Figures:
         found.write.mode("overwrite").parquet(str(folder / "ours"))
         took.append(time.perf_counter() - begun)
     spark.stop()
-    other = aside("sedona_pairs", _SEDONA, *paths, folder / "theirs", epsilon, window, 2)
+    other = aside("sedona_pairs", *paths, folder / "theirs", epsilon, window, 2)
     if other is None:
         return {"spark_batch_vs_sedona": None}
     own, theirs = pq.read_table(folder / "ours"), pq.read_table(folder / "theirs")

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 EPSILON, GAP = 9_260.0, 60.0  # metres, seconds
 _CLOSE = 100.0
-_MEOS, _TRAFFIC = ("pymeos==1.3.0", "pyarrow>=18"), ("traffic==2.13", "pandas<3", "pyarrow>=18")
 _FEET = 0.3048
 _SPARK_COPIES = {True: 8, False: 32}
 
@@ -145,7 +144,7 @@ def against_others(table: pa.Table, folder: Path) -> dict[str, float | None]:
         "encounters_missed_at_100_m": len(pairs_of(met(rows, _CLOSE)) - resampled_pairs(table, _CLOSE)),
     }
     pq.write_table(table, folder / "rows.parquet")
-    meos = aside("meos", _MEOS, folder / "rows.parquet", EPSILON, GAP)
+    meos = aside("meos", folder / "rows.parquet", EPSILON, GAP)
     if meos is not None:
         say(f"PyMEOS {len(meos['pairs'])} pairs in {meos['seconds']:.3f} s")
         if {tuple(pair) for pair in meos["pairs"]} != found:
@@ -162,7 +161,7 @@ def _against_traffic(table: pa.Table, folder: Path) -> dict[str, float | None]:
     rows = timely(hour)
     (ours,) = least(lambda: met(rows))
     pq.write_table(hour, folder / "hour.parquet")
-    theirs = aside("traffic_cpa", _TRAFFIC, folder / "hour.parquet", EPSILON)
+    theirs = aside("traffic_cpa", folder / "hour.parquet", EPSILON)
     if theirs is not None:
         found, known = {tuple(pair) for pair in theirs["pairs"]}, pairs_of(met(rows))
         say(f"an hour: ours {len(known)} pairs in {ours:.3f} s, traffic {len(found)} in {theirs['seconds']:.1f} s")

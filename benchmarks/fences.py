@@ -252,12 +252,6 @@ def _one_batch(track: pd.DataFrame, folder: Path, *, quick: bool) -> tuple[pa.Ta
     return fences, batch
 
 
-_RIVALS = (
-    *("sedonadb==0.5.0", "geoarrow-pyarrow==0.3.0", "pyarrow>=18", "numpy"),
-    *("duckdb==1.5.5", "duckdb-extension-spatial==1.5.5", "geopandas==1.1.1", "shapely>=2.1"),
-)
-
-
 def against_rivals(track: pd.DataFrame, folder: Path, *, quick: bool) -> dict[str, float | None]:
     """One batch of exact fixes, matched by others in environments of their own."""
     fences, batch = _one_batch(track, folder, quick=quick)
@@ -274,15 +268,12 @@ def against_rivals(track: pd.DataFrame, folder: Path, *, quick: bool) -> dict[st
     total = int((zone * np.uint64(2654435761) ^ fix * np.uint64(40503)).sum(dtype=np.uint64))
     figures: dict[str, float | None] = {}
     for engine, name in (("sedonadb", "sedonadb"), ("duckdb", "duckdb_spatial"), ("geopandas", "geopandas")):
-        other = aside("polygon_matches", _RIVALS, engine, folder / "zones.parquet", folder / "points.parquet", 3)
+        other = aside("polygon_matches", engine, folder / "zones.parquet", folder / "points.parquet", 3)
         if other is not None and (other["matches"], other["total"]) != (len(found), total):
             raise RuntimeError(f"{engine} finds {other['matches']:,} matches, we {len(found):,}, or others")
         figures[f"vs_{name}"] = None if other is None else other["seconds"] / ours
         say(f"{engine}: {len(found):,} matches, {'none' if other is None else other['seconds']} s, ours {ours:.2f} s")
     return figures
-
-
-_SEDONA = ("pyspark==4.0.5", "apache-sedona==1.8.0", "pandas<3", "shapely", "pyarrow>=18", "setuptools")
 
 
 def against_sedona(spark: SparkSession, track: pd.DataFrame, folder: Path, *, quick: bool) -> dict[str, float | None]:
@@ -301,7 +292,7 @@ def against_sedona(spark: SparkSession, track: pd.DataFrame, folder: Path, *, qu
         begin = time.perf_counter()
         ours()
         spent.append(time.perf_counter() - begin)
-    other = aside("sedona_polygons", _SEDONA, folder / "zones.parquet", folder / "points.parquet", 2)
+    other = aside("sedona_polygons", folder / "zones.parquet", folder / "points.parquet", 2)
     if other is not None and (other["matches"], other["total"]) != total:
         raise RuntimeError(f"Sedona finds {other['matches']:,} matches, we {total[0]:,}, or others")
     took = None if other is None else other["seconds"]

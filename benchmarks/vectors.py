@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["cosine"]
 
-_FAISS = ("faiss-cpu==1.15.1", "numpy>=2")
 _N, _D = 10_000, 768
 _BLOCKS = 512, 2048
 
@@ -77,7 +76,7 @@ def cosine(folder: Path) -> dict[str, float | None]:
         if axes is None:
             np.save(folder / "left.npy", left)
             np.save(folder / "right.npy", right)
-            other = aside("faiss_range", _FAISS, folder / "left.npy", folder / "right.npy", 1.0 - epsilon)
+            other = aside("faiss_range", folder / "left.npy", folder / "right.npy", 1.0 - epsilon)
             if other is not None and abs(other["pairs"] - len(pairs)) > len(pairs) * 1e-3:
                 raise RuntimeError(f"faiss finds {other['pairs']} pairs, and not {len(pairs)}")
             figures["faiss_flat"] = None if other is None else other["seconds"] / took
