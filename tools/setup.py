@@ -38,6 +38,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
 #: Commands with an environment of their own, `.venv-NAME`, of what `tools/NAME.lock` names; without appulse.
 APART = ("site", "package")
+#: Commands that compile the kernels they need themselves: a demo should not wait for all of them.
+UNCOMPILED = (*APART, "demo", "lint", "lock")
 TOOLS = ROOT / "tools"
 SPARK = "pyspark"
 
@@ -111,6 +113,11 @@ class Environment:
         return self.folder / "appulse-setup.json"
 
     @property
+    def compiled(self) -> Path:
+        """The stamp of the set-up whose kernels were compiled last."""
+        return self.folder / "appulse-compiled.json"
+
+    @property
     def unfinished(self) -> Path:
         """Exists while a set-up is at work, and after one that was cut short."""
         return self.folder / "appulse-setup.unfinished"
@@ -137,6 +144,8 @@ def main(arguments: list[str]) -> int:
     # Numba and PySpark again. What is installed brings none: only what is imported is compiled, once.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     set_up(venv)
+    if name not in UNCOMPILED:
+        compile_kernels(venv)
     for program in programs[:-1]:
         if code := run(venv, program):
             return code
@@ -203,7 +212,8 @@ def set_up(venv: Environment) -> None:
             say("installing the locked requirements; the first time takes a minute")
             install_requirements(venv)
         if not venv.apart:
-            install_appulse(venv)
+            say("installing appulse, editable")
+            pip(venv, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
         venv.stamp.write_text(json.dumps(wanted))
         venv.unfinished.unlink()
     say(f"ready: {venv.folder}")
@@ -253,13 +263,14 @@ def alone() -> Iterator[None]:
         os.close(folder)
 
 
-def install_appulse(venv: Environment) -> None:
-    """Install the checkout, and compile its kernels."""
-    say("installing appulse, editable")
-    pip(venv, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
-    say("compiling the kernels")
-    # Only to save time later: what is not compiled now is on first use.
+def compile_kernels(venv: Environment) -> None:
+    """Compile the kernels of the checkout, once for each set-up: only to save time later."""
+    stamp = venv.stamp.read_text() if standing(venv) else ""
+    if not stamp or (venv.compiled.exists() and venv.compiled.read_text() == stamp):
+        return
+    say("compiling the kernels, which takes some minutes the first time")
     subprocess.run([venv.python, "-m", "appulse.cli", "warm"], check=False, capture_output=True)
+    venv.compiled.write_text(stamp)
 
 
 def install_requirements(venv: Environment) -> None:
