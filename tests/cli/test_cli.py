@@ -300,3 +300,5 @@ def test_demo_ends_with_a_picture(tmp_path: Path) -> None:
     assert (told.returncode, told.stderr) == (0, "")
     assert "20,553 answers, 1 rejects" in told.stdout
     assert (tmp_path / "weather" / "weather.png").stat().st_size > 50_000
+    page = (tmp_path / "weather" / "report.html").read_text("utf-8")
+    assert all(text in page for text in ("Throughput", "Lag behind the newest row", "State, rows", "Pruning"))

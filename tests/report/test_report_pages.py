@@ -277,6 +277,30 @@ def test_a_joins_page_counts_every_match() -> None:
     assert join_page(answers, None, told(), positions) == text
 
 
+@pytest.mark.parametrize(("east", "north"), [("lon", "lat"), ("x", "y")])
+def test_a_joins_page_draws_the_map_of_coordinates_that_streams_carry(east: str, north: str) -> None:
+    answers = matched(50)
+    off = np.linspace(0.0, 1.0, len(answers))
+    for side, more in (("left", 0.0), ("right", 0.2)):
+        answers = answers.append_column(f"{side}_{east}", pa.array(7.0 + off + more))
+        answers = answers.append_column(f"{side}_{north}", pa.array(50.0 + off - more))
+    rows = sorted(answers.to_pylist(), key=lambda row: max(row["left_time"], row["right_time"]))
+    data = read(join_page(answers)).data
+    middle = np.array([[(row[f"left_{name}"] + row[f"right_{name}"]) / 2 for row in rows] for name in (east, north)])
+    if east == "lon":
+        middle -= middle.mean(axis=1, keepdims=True)
+        middle *= 111.195 * np.array([[np.cos(np.radians(50.0 + off.mean() - 0.1))], [1.0]])
+    assert data["across"][:2] == (["km east", "km north"] if east == "lon" else ["x", "y"])
+    for shown, known in zip(data["across"][2:], middle, strict=True):
+        assert shown == pytest.approx(known, rel=1e-3, abs=1e-2)
+
+
+def test_times_of_one_day_are_listed_without_the_day() -> None:
+    rows = pa.table({"id": [1, 2], "at": pa.array([1_000_001, 2_500_000], pa.timestamp("us")), "x": [0.0, 0.0]})
+    pairs = ap.self_join(ap.Stream(rows, key="id", time="at", value="x"), epsilon=1, probability=1, window=10)
+    assert read(join_page(pairs)).data["texts"] == ["00:00:02.5"]
+
+
 def test_a_joins_page_draws_some_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("appulse.report.join_page.MOST_DRAWN", 20)
     shown = read(join_page(matched()))
@@ -347,7 +371,12 @@ def test_the_command_finds_out_what_a_folder_holds(tmp_path: Path) -> None:
     written = (tmp_path / "page.html").read_text("utf-8")
     assert written == report(run, title="Two streams") == join_page(answers, late, told(), title="Two streams")
     assert call(run / "answers", "--title", "t").exit_code == 0  # readers of a sink take all files in it for rows
-    assert (run / "answers.html").read_text("utf-8") == join_page(answers, title="t")
+    assert (run / "answers.html").read_text("utf-8") == join_page(answers, late, told(), title="t")
+    (run / "metrics.jsonl").rename(run / "checkpoint.progress.jsonl")  # as a run leaves it
+    assert report(run, title="Two streams") == written
+    (run / "another.progress.jsonl").write_text("\n".join(told(2)), "utf-8")
+    assert report(run, title="t") == join_page(answers, late, title="t")
+    assert report(run / "answers", title="t") == join_page(answers, title="t")
 
 
 def test_the_command_says_what_is_missing(tmp_path: Path) -> None:

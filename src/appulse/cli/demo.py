@@ -83,10 +83,12 @@ def _weather(console: Console, folder: Path) -> Path:
     from appulse.cli.demos.weather import AIRPORTS, read, write
     from appulse.jobs import load
     from appulse.lab.results import read_results
+    from appulse.report.directory import report
 
     reports = read()
     for made in _MADE:
         shutil.rmtree(folder / made, ignore_errors=True)
+    (folder / "checkpoint.progress.jsonl").unlink(missing_ok=True)
     count = write(reports, folder / "input")
     job = folder / _TEMPLATE.name
     shutil.copyfile(_TEMPLATE, job)
@@ -105,6 +107,9 @@ def _weather(console: Console, folder: Path) -> Path:
     _show_rejects(console, read_results(folder / "rejects", "json"))
     picture = folder / "weather.png"
     _draw(console, pairs, reports, picture)
+    page = folder / "report.html"
+    page.write_text(report(folder, title="The same weather at New York's airports"), encoding="utf-8")
+    console.print(f"6. Rates, pruning, lag and state of the run: [bold]{page.resolve()}[/]")
     return picture
 
 

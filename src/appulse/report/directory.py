@@ -27,8 +27,9 @@ HELP = (
     "A page of phenomena needs events.parquet (or regions.parquet), readings.parquet and locations.parquet; a page of "
     "encounters needs encounters.parquet, and readings.parquet, or left.parquet and right.parquet; a page of fences "
     "needs visits.parquet (or fence_events.parquet), fences.parquet and readings.parquet; a page of a similarity join "
-    "needs answers.parquet (or pairs, or matches), and shows rejects.parquet, metrics.jsonl and positions.parquet "
-    "where they are. In place of a file there may be a folder of that name, as a sink of a job writes it."
+    "needs answers.parquet (or pairs, or matches), and shows rejects.parquet, metrics.jsonl (or what the job noted "
+    "beside its checkpoint) and positions.parquet where they are. In place of a file there may be a folder of that "
+    "name, as a sink of a job writes it."
 )
 
 
@@ -61,12 +62,13 @@ def report(directory: str | Path, *, title: str | None = None, note: str = "") -
             f"{folder} holds encounters, which are drawn with their readings. Give a folder that holds both: the "
             "encounters as encounters.parquet or in a folder of that name, the readings as readings."
         )
-    rejects, positions = (_first(folder, (name,)) for name in ("rejects", "positions"))
-    metrics = folder / "metrics.jsonl"
+    beside = folder.resolve().parent  # a job has its sinks side by side
+    around = beside if answers == folder and _progress(beside) else folder
+    rejects, positions = (_first(around, (name,)) for name in ("rejects", "positions"))
     return join_page(
         pairs,
         None if rejects is None else _table(rejects),
-        _lines(metrics) if metrics.is_file() else None,
+        [line for file in _progress(around) for line in _lines(file)],
         None if positions is None else _table(positions),
         title=named,
         note=note,
@@ -84,6 +86,14 @@ def _first(folder: Path, names: Sequence[str]) -> Path | None:
     """The file or folder of one of some names."""
     paths = (path for name in names for path in (folder / f"{name}.parquet", folder / name))
     return next((path for path in paths if path.is_file() or (path.is_dir() and _parts(path))), None)
+
+
+def _progress(folder: Path) -> list[Path]:
+    """The files of metrics of a folder: the one that was put there, else what its one job noted of micro-batches."""
+    if (given := folder / "metrics.jsonl").is_file():
+        return [given]
+    noted = sorted(folder.glob("*.progress.jsonl"))
+    return [file for file in (Path(f"{noted[0]}.1"), noted[0]) if file.is_file()] if len(noted) == 1 else []
 
 
 def _needed(folder: Path, name: str) -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from appulse.report.chart import HALF, LEFT, RIGHT, WIDTH, Clock, Scale, bars, count, lines, svg, time_axis, value_axis
-from appulse.report.matches import SIDES, Batch, Matches, batches_of, funnel, matches_of, middles
+from appulse.report.matches import SIDES, Batch, Matches, batches_of, carried_middles, funnel, matches_of, middles
 from appulse.report.page import empty, notes, page, rounded, table
 from appulse.report.readings import plain_table
 
@@ -40,9 +40,9 @@ def join_page(
     ``answers`` and ``rejects`` are what `appulse.similarity_join` and `appulse.rejects` give: pyarrow, pandas or
     Polars. ``metrics`` are lines of JSON, an object per micro-batch, of `appulse.listen` or ``appulse run --json``.
     ``positions`` is a frame of ``key``, two columns of numbers and perhaps ``stream``: matches are then drawn on their
-    map, else by time, lag and distance. ``unit`` is that of distances, as text. At most 6,000 matches are drawn, at
-    even steps through time, while every chart counts all; the page says so. Raises `BadArgument` where columns are
-    missing.
+    map. So they are where the streams carry ``lat`` and ``lon``, or ``x`` and ``y``; else by time, lag and distance.
+    ``unit`` is that of distances, as text. At most 6,000 matches are drawn, at even steps through time, while every
+    chart counts all; the page says so. Raises `BadArgument` where columns are missing.
     """
     found = matches_of(plain_table(answers))
     bad = None if rejects is None else plain_table(rejects)
@@ -92,8 +92,9 @@ def _data(found: Matches, drawn: Any, positions: pa.Table | None, unit: str) -> 
         ["time and distance", f"distance{f', {unit}' if unit else ''}", rounded(found.distance[drawn])],
     ]
     data: dict[str, Any] = {"views": views, "across": None}
-    if positions is not None:
-        at, axes = middles(found, drawn, positions)
+    placed = carried_middles(found, drawn) if positions is None else middles(found, drawn, positions)
+    if placed is not None:
+        at, axes = placed
         data["across"] = [*axes, rounded(at[:, 0]), rounded(at[:, 1])]
     clock = _clock(found)
     rows = found.table.take(drawn)
@@ -103,7 +104,7 @@ def _data(found: Matches, drawn: Any, positions: pa.Table | None, unit: str) -> 
     ]
     return data | {
         "times": (found.micros[drawn] / 1e3).tolist(),
-        "texts": [clock.text(time) for time in found.micros[drawn].tolist()],
+        "texts": _texts(found, clock, drawn),
         "ticks": [
             [place / 1e3, text] for place, text in clock.ticks(float(found.micros[0]), float(found.micros[-1]), 6)
         ],
@@ -113,6 +114,13 @@ def _data(found: Matches, drawn: Any, positions: pa.Table | None, unit: str) -> 
         "names": names,
         "upper": rounded(rows["probability_upper"], 5) if "probability_upper" in rows.column_names else None,
     }
+
+
+def _texts(found: Matches, clock: Clock, drawn: Any) -> list[str]:
+    """The times of matches, to the millisecond; without the day where all are on one."""
+    texts = [clock.text(round(time / 1e3) * 1e3, fine=True) for time in found.micros[drawn].tolist()]
+    one_day = found.stamps and len({text[:10] for text in texts}) == 1
+    return [text[11:] for text in texts] if one_day else texts
 
 
 def _moments(found: Matches) -> list[str]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "Matches", "batches_of", "funnel", "matches_of", "middles"]
 
 SIDES = ("left", "right")
+_CARRIED = (("lon", "lat"), ("longitude", "latitude"), ("x", "y"))
+KILOMETRES = 6371.0088 * np.pi / 180.0  # of a degree
 NEEDED = (*(f"{side}_{what}" for side in SIDES for what in ("stream", "key", "time")), "distance", "probability")
 BOUNDS = (
     "reach",
@@ -108,6 +110,26 @@ def middles(matches: Matches, rows: NDArray[np.int64], positions: pa.Table) -> t
     return (sides[0] + sides[1]) / 2, axes
 
 
+def carried_middles(matches: Matches, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], list[str]] | None:
+    """As `middles`, by coordinates that the streams carry; degrees become kilometres from the middle of all."""
+    names = matches.table.column_names
+    for east, north in _CARRIED:
+        if not all(f"{side}_{name}" in names for side in SIDES for name in (east, north)):
+            continue
+        some = matches.table.take(pa.array(rows))
+        if not all(is_numeric(some[f"{side}_{name}"].type) for side in SIDES for name in (east, north)):
+            continue
+        at = [(floats(some[f"left_{name}"]) + floats(some[f"right_{name}"])) / 2 for name in (east, north)]
+        if east == "x":
+            return np.column_stack(at), [east, north]
+        with np.errstate(invalid="ignore"):
+            centre = [np.nanmean(part) if np.isfinite(part).any() else 0.0 for part in at]
+        shrink = np.cos(np.radians(centre[1]))
+        off = [(part - middle) * KILOMETRES for part, middle in zip(at, centre, strict=True)]
+        return np.column_stack([off[0] * shrink, off[1]]), ["km east", "km north"]
+    return None
+
+
 @dataclass(frozen=True)
 class Batch:
     """What a micro-batch did; ``began`` is microseconds since 1970, ``lag`` seconds behind the newest row."""
@@ -152,7 +174,7 @@ def _batch(found: Mapping[str, Any]) -> Batch:
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
     number = found["batch_id"] if "batch_id" in found else found["batch"]
-    stamp = found.get("timestamp")
+    stamp = found.get("timestamp") or found.get("at")
     began = None if stamp is None else round(datetime.fromisoformat(stamp).timestamp() * 1e6)
     rows, seconds, lag = (_number(found.get(name)) for name in ("input_rows", "batch_seconds", "lag_seconds"))
     return Batch(int(number), began, rows, seconds, lag, known)
