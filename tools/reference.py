@@ -49,6 +49,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "DifferentialDependency",
         "discover_dependencies",
         "AutoImputer",
+    ),
+    "Imputers": (
         "RegressionImputer",
         "NearestImputer",
         "InterpolationImputer",
