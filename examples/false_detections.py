@@ -268,22 +268,22 @@ def outside_city(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def outside_said(rows: pd.DataFrame) -> str:
-    """How many such alarms there are, and how many a threshold would have told."""
+    """How many such alarms there are, and how many a threshold would have reported."""
     counts = outside_city(rows)
     sure = (rows["real"] >= 0.5) & (rows["latitude"] < LINE)
     inside = sure.groupby(rows["cab"]).rolling(LAST, min_periods=1).sum().droplevel(0).sort_index()
     numbered = rows.assign(time=rows.groupby("cab").cumcount(), sure=inside)
     both = counts.merge(numbered[["cab", "time", "sure"]], on=["cab", "time"], how="left")
-    told = both["sure"] >= ENOUGH
+    reported = both["sure"] >= ENOUGH
     likely = both["alarm"] >= 0.5
-    weak = (told & (both["alarm"] < 0.9)).sum(), (told & ~likely).sum()
-    missed = (~told & likely).sum(), (~told & (both["alarm"] >= 0.1)).sum()
+    weak = (reported & (both["alarm"] < 0.9)).sum(), (reported & ~likely).sum()
+    missed = (~reported & likely).sum(), (~reported & (both["alarm"] >= 0.1)).sum()
     total = both["alarm"].sum()
     lines = [
         f"At least {ENOUGH} of a cab's last {LAST} fixes outside the city, at {len(both):,} fixes that may be outside:",
-        f"  told after a threshold of 0.5 on trust: {told.sum():,}; sum of the probabilities of all: {total:,.1f}",
-        f"  of those told {weak[0]:,} have a probability below 0.9, {weak[1]:,} below 0.5",
-        f"  not told: {missed[0]:,} of probability 0.5 and more, {missed[1]:,} of 0.1 and more",
+        f"  reported after a threshold of 0.5 on trust: {reported.sum():,}; all probabilities sum to {total:,.1f}",
+        f"  of those reported {weak[0]:,} have a probability below 0.9, {weak[1]:,} below 0.5",
+        f"  not reported: {missed[0]:,} of probability 0.5 and more, {missed[1]:,} of 0.1 and more",
     ]
     return "\n".join(lines)
 

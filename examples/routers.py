@@ -4,7 +4,7 @@
     python examples/routers.py
 
 Of each router the connections (thousands), their duration (minutes) and what was transferred (gigabytes), at three
-times. Which observations of the two are alike? The missing size is filled from a log of earlier traffic, in which the
+times. Which observations of the two are similar? The missing size is filled from a log of earlier traffic, in which the
 size follows from the other two.
 """
 
@@ -41,8 +41,8 @@ def rules() -> list[ap.DifferentialDependency]:
     ]
 
 
-def alike(epsilon: float = 0.2, probability: float = 0.3) -> pd.DataFrame:
-    """Pairs of observations, of the last three of each router, that are alike."""
+def similar(epsilon: float = 0.2, probability: float = 0.3) -> pd.DataFrame:
+    """Pairs of observations, of the last three of each router, that are similar."""
     routers = [ap.Stream(frame, key="at", time="at", value=VALUE) for frame in (FIRST, SECOND)]
     pairs = ap.similarity_join(
         *routers,
@@ -56,15 +56,15 @@ def alike(epsilon: float = 0.2, probability: float = 0.3) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Print what may stand in the hole, and who is alike."""
+    """Print what may stand in the hole, and which are similar."""
     imputer = ap.DependencyImputer(log(), rules())
     filled = ap.impute(ap.Stream(FIRST, key="at", time="at", value=VALUE), imputer).frame.to_pylist()[2]
     for sample, weight in zip(filled["imputed"], filled["imputed_weights"], strict=True):
         print(f"{sample[2]:.2f} GB with probability {weight:.2f}")
     print(f"by {filled['filled'][0]['rule']}")
-    told = alike()
-    told["filled"] = [", ".join(one["attribute"] for one in row) for row in told["left_filled"]]
-    print(told[["left_key", "right_key", "distance", "probability", "filled"]].round(3).to_string(index=False))
+    pairs = similar()
+    pairs["filled"] = [", ".join(one["attribute"] for one in row) for row in pairs["left_filled"]]
+    print(pairs[["left_key", "right_key", "distance", "probability", "filled"]].round(3).to_string(index=False))
 
 
 if __name__ == "__main__":

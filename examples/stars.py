@@ -63,12 +63,12 @@ def main() -> None:
     density = len(gaia) / (4.0 * np.pi * (180.0 / np.pi * ARC_SECONDS) ** 2)
     one = ap.assign(left, right, epsilon=5.0 * NEAR, probability=0.01, window="tick", density=density).to_pandas()
     said("one to one by likelihood", len(one), len(stars))
-    told(one, near, stars)
+    report(one, near, stars)
     draw(one, asked.picture)
     print(f"The picture: {asked.picture}")
 
 
-def told(one: pd.DataFrame, near: pd.DataFrame, stars: pd.DataFrame) -> None:
+def report(one: pd.DataFrame, near: pd.DataFrame, stars: pd.DataFrame) -> None:
     """What likelihood adds to a fixed radius, and what it refuses."""
     beyond = one[one["distance"] > NEAR]
     print(f"  added: {len(beyond):,} farther apart than {NEAR:g} arc second, whose error is {_median(beyond)} (median)")

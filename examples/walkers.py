@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 OUT = Path(__file__).resolve().parent.parent / "out" / "walkers" / "groups.png"
 NEAR, ERROR, PLAIN = 1.8, 0.5, 1.5  # metres; PLAIN is that of the plain rule
 STEP = 0.4  # seconds from frame to frame
-ALIKE, WALKS = 0.3, 0.5  # m/s: how far velocities may differ, and from when on one walks
+SIMILAR, WALKS = 0.3, 0.5  # m/s: how far velocities may differ, and from when on one walks
 TOGETHER, SHARE = 2.0, 0.2  # seconds, and of the time that both are in view
 Pair = tuple[int, int]
 
@@ -117,7 +117,7 @@ def together(rows: pd.DataFrame) -> pd.Series:
     legs = ap.encounters(stream, epsilon=NEAR, probability=0.01, emit="legs").to_pandas()
     apart = np.hypot(legs["left_v_x"] - legs["right_v_x"], legs["left_v_y"] - legs["right_v_y"])
     slower = np.minimum(np.hypot(legs["left_v_x"], legs["left_v_y"]), np.hypot(legs["right_v_x"], legs["right_v_y"]))
-    legs = legs[(apart <= ALIKE) & (slower >= WALKS)]
+    legs = legs[(apart <= SIMILAR) & (slower >= WALKS)]
     names = [np.minimum(legs["left_key"], legs["right_key"]).rename("who")]
     names += [np.maximum(legs["left_key"], legs["right_key"]).rename("who_2")]
     seconds = legs["probability"] * (legs["overlap_end"] - legs["overlap_start"])

