@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.imputation.choosing import _copies, _taken_out
+from appulse.imputation.choosing import _copies, _lacking_too, _taken_out
 from appulse.imputation.learning import learnable
 from appulse.imputation.samples import patterns
 from tests.imputation.test_discovery import stream_of
@@ -120,11 +120,40 @@ def test_what_is_taken_out_was_there_and_leaves_rows_like_others(seed: int, n: i
     missing = np.random.default_rng(seed).random((n, d)) < share
     rounds = _taken_out(missing)
     assert rounds
-    for taken in rounds:
+    for taken, _ in rounds:
         assert not (taken & missing).any()
         lacks = (taken | missing).sum(axis=1)[taken.any(axis=1)]
         assert (lacks <= max(1, missing.sum(axis=1).max())).all()
         assert (lacks < d).all()
+
+
+@given(st.integers(0, 10_000), st.integers(1, 40), st.integers(-30, 30), st.integers(1, 3))
+def test_streams_beside_lack_what_they_lack_where_gaps_come_from(seed: int, n: int, shift: int, every: int) -> None:
+    chance = np.random.default_rng(seed)
+    time, rows = np.sort(chance.choice(200, n, replace=False)), chance.random(n) < 0.5
+    at = chance.permutation(time[::every])
+    values = np.where(chance.random((len(at), 2)) < 0.3, np.nan, chance.normal(size=(len(at), 2)))
+    found = _lacking_too(values, at, time, rows, shift)[0]
+    for i, t in enumerate(at.tolist()):
+        row = time.tolist().index(t)
+        later = [j for j, other in enumerate(at.tolist()) if other >= time[(row - shift) % n]]
+        source = min(later, key=lambda j: at[j]) if later else int(np.argmax(at))
+        expected = np.where(rows[row] & np.isnan(values[source]), np.nan, values[i])
+        assert np.array_equal(found[i], expected, equal_nan=True)
+
+
+def test_streams_that_lack_the_same_at_once_help_no_more_than_they_can() -> None:
+    """Both measure the same, which nothing else tells, and lack it at the same times: beside is what tells nothing."""
+    chance = np.random.default_rng(7)
+    values = chance.normal(size=(800, 2))
+    lost = np.zeros(values.shape, bool)
+    lost[300:420, 0] = True
+    auto = ap.AutoImputer()
+    names, own, time, group = arguments_of(values, lost)
+    auto.chosen(names, own, time, group, {"other": (own + 0.01, time)})
+    assert auto.scores["regression in time, beside other"].crps > 0.4
+    auto.chosen(names, own, time, group, {"other": (values + 0.01, time)})
+    assert auto.scores["regression in time, beside other"].crps < 0.1
 
 
 def test_what_was_never_seen_is_a_value_of_the_repository_or_a_reject() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 
+from appulse.kernels.lines import errors_together, quantiles_of_errors
 from appulse.kernels.regressions import features, nearest_rows, with_neighbours
 
 
@@ -49,3 +50,34 @@ def test_rows_with_neighbours_and_their_lines(seed: int, n: int, m: int, back: i
         told = [whole[row, 2] - through[2], whole[row, 2], *through[:m], *np.abs(high - low)[:m]]
         np.testing.assert_allclose(alike[i], told, atol=1e-12)
         np.testing.assert_allclose(lines[i], through[:m], atol=1e-12)
+
+
+@given(st.integers(0, 1000), st.integers(2, 60), st.integers(1, 2), st.integers(1, 20))
+def test_errors_of_lines_are_those_of_every_row(seed: int, n: int, m: int, most: int) -> None:
+    chance = np.random.default_rng(seed)
+    columns, group = chance.normal(size=(m, n)), np.sort(chance.integers(0, 2, n))
+    columns[chance.random((m, n)) < 0.2] = np.nan
+    time = np.cumsum(chance.integers(0, 3, n)).astype(float)
+    back, ahead = chance.integers(0, 4, (1, m)), chance.integers(0, 4, (1, m))
+    made = []
+    for at in range(n):
+        errors = []
+        for column, b, a in zip(columns, back[0].tolist(), ahead[0].tolist(), strict=True):
+            if at < b or at + a >= n or b + a == 0 or group[at - b] != group[at] or group[at + a] != group[at]:
+                continue
+            low, high, first, last = column[at - b], column[at + a], time[at - b], time[at + a]
+            middle = low + (time[at] - first) / (last - first if last > first else 1.0) * (high - low)
+            errors.append(column[at] - (high if b == 0 else low if a == 0 else middle))
+        if len(errors) == m and np.isfinite(errors).all():
+            made.append(errors)
+    kept = np.array(made).reshape(-1, m)[:: max(1, len(made) // most)]
+    shares = (np.arange(3) + 0.5) / 3
+    if m == 1:
+        found, counts = quantiles_of_errors(columns[0], time, group, back[:, 0], ahead[:, 0], 3, most)
+        assert counts[0] == len(made)
+        np.testing.assert_allclose(found[0], np.quantile(kept[:, 0], shares) if made else np.zeros(3), atol=1e-12)
+    together, enough = errors_together(columns, time, group, back, ahead, 3, 4, most)
+    assert enough[0] == (len(made) >= 4)
+    if enough[0]:
+        order = np.argsort(kept[:, np.argmax(np.ptp(kept, axis=0))], kind="stable")
+        np.testing.assert_allclose(together[0], kept[order[[len(kept) * q // 6 for q in (1, 3, 5)]]], atol=1e-12)

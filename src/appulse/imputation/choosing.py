@@ -47,7 +47,8 @@ class AutoImputer:
     """Chooses imputers for each stream: known values are masked, and those that fill them best fill the holes together.
 
     ``repository`` is any frame of complete rows, default the stream's own rows, complete or not. ``sample`` consecutive
-    rows of the stream are tested; masked is what rows some way off lack, so that gaps are as they occur. Each round
+    rows of the stream are tested; masked is what rows some way off lack, so that gaps are as they occur, and what
+    streams beside it lack at that time, so that these help no more than in real gaps. Each round
     learns anew from what is left: an imputer learns from the rows that have what it needs, and copies of masked rows
     are left out of the repository. Where that holds at least half of the stream's complete rows, copies of rows with
     holes are left out for good. The score is the mean CRPS in deviations (`Score`); an imputer that is far
@@ -116,11 +117,13 @@ class AutoImputer:
         self.scores, self.dropped, self.copies, self.own_copies = {}, {}, 0, 0
         found: dict[str, list[Score]] = {}
         rounds = _taken_out(missing)
-        for hopeless, taken in zip(_HOPELESS, rounds, strict=False):
+        for hopeless, (taken, shift) in zip(_HOPELESS, rounds, strict=False):
             masked = np.where(taken, np.nan, values)
-            known = self._known(attributes, masked, values[taken.any(axis=1)])
+            rows = np.asarray(taken.any(axis=1))
+            around = {name: _lacking_too(*other, time, rows, shift) for name, other in (beside or {}).items()}
+            known = self._known(attributes, masked, values[rows])
             best = min((pooled(scores).crps for scores in found.values()), default=np.inf)
-            for name, make in self.candidates(attributes, *known[:2], beside, whole=whole).items():
+            for name, make in self.candidates(attributes, *known[:2], around, whole=whole).items():
                 if name in found and not pooled(found[name]).crps <= hopeless * max(best, 0.0):
                     continue
                 if name == "dependencies" and not self._may_pay(found):
@@ -277,25 +280,39 @@ def _copies(rows: Floats, taken: Floats) -> Ints:
     return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
 
 
-def _taken_out(missing: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
-    """Values to take out, in rounds: what rows some way off lack, or else a tenth of the rows.
+def _lacking_too(values: Floats, at: Ints, time: Ints, rows: NDArray[np.bool_], shift: int) -> tuple[Floats, Ints]:
+    """Another stream beside, without what it lacks where those rows come from of which some value was taken out.
+
+    Streams often lack the same at the same time. Where one is filled it must not look at more than it is going to have.
+    """
+    if len(values) == 0 or not rows.any():
+        return values, at
+    order, own = np.argsort(at, kind="stable"), np.argsort(time, kind="stable")
+    here = np.minimum(np.searchsorted(time[own], at), len(time) - 1)
+    there = order[np.minimum(np.searchsorted(at[order], time[own][(here - shift) % len(time)]), len(at) - 1)]
+    return np.where(rows[own][here][:, None] & np.isnan(values[there]), np.nan, values), at
+
+
+def _taken_out(missing: NDArray[np.bool_]) -> list[tuple[NDArray[np.bool_], int]]:
+    """Values to take out, in rounds: what rows some way off lack, or else a tenth of the rows; and how many off.
 
     Each round takes every so many of these runs, so that what is left has not many more holes than there are.
     """
     n, d = missing.shape
-    rounds: list[NDArray[np.bool_]] = []
+    rounds: list[tuple[NDArray[np.bool_], int]] = []
     runs = int((missing[1:] > missing[:-1]).sum())
     shifts = _SHIFTS[:2] if runs >= _MANY and missing.mean() <= _SPARSE else _SHIFTS
+    parts = max(1, min(len(shifts), int((missing & ~np.roll(missing, 1, axis=0)).sum())))  # as they are rolled
     for i, shift in enumerate(shifts[:2] if runs >= _PLENTY else shifts):
         rolled = np.roll(missing, int(shift * n), axis=0)
         begins = rolled & ~np.vstack([np.zeros((1, d), np.bool_), rolled[:-1]])
         run = np.cumsum(begins.T).reshape(d, n).T  # numbers of runs, attribute by attribute
-        taken = rolled & ~missing & (run % len(shifts) == i)
+        taken = rolled & ~missing & (run % parts == i % parts)
         if not taken.any():
             rows = np.arange(i, n, 10)
             taken[rows, np.random.default_rng(int(shift * 100)).integers(0, d, len(rows))] = True
             taken &= ~missing
         # No row is to lack more than some row does: else those imputers win that need the least.
         many, most = (taken | missing).sum(axis=1, keepdims=True), int(missing.sum(axis=1).max(initial=0))
-        rounds.append(taken & (many <= max(1, most)) & (many < d))
-    return [taken for taken in rounds if taken.any()] or rounds[:1]
+        rounds.append((taken & (many <= max(1, most)) & (many < d), int(shift * n)))
+    return [one for one in rounds if one[0].any()] or rounds[:1]

@@ -10,17 +10,17 @@ from appulse.arguments import Attributes, checked, whole
 from appulse.imputation.in_time import Rescaled, Wanted, neighbours
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill
+from appulse.kernels import lines as kernels
 from appulse.model.filled import Fill
 from appulse.model.meaning import without_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from appulse.imputation.repository import Floats, Ints
     from appulse.model.filled import Filled
     from appulse.model.meaning import Meaning
 
 _LEAST, _FEW = 8, 4  # errors that tell anything; streams of fewer than their product tell what they can
+_MOST_ERRORS = 256  # of lines to neighbours so far off
 _MOST_SAMPLES = 1024  # of a row: quantiles of few holes, coarser ones of many
 
 
@@ -59,115 +59,69 @@ class _Interpolated:
     def __call__(self, values: Floats, time: Ints, group: Ints, wanted: Wanted) -> Filled:
         if len(values) == 0:
             return expanded(values, lambda *_: [])
-        order = np.lexsort((np.arange(len(values)), time, group))
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        before, after = neighbours(values, time, group)
-        columns = [_Column(values[order, k], time[order], group[order], self.k) for k in range(values.shape[1])]
-
-        def gaps(rows: Ints, hole: int) -> tuple[Ints, Ints, Ints]:
-            """Of rows the places, and how many rows off their neighbours are; 0: there is none."""
-            at = place[rows]
-            low, high = before[rows, hole], after[rows, hole]
-            return at, np.where(low >= 0, at - place[low], 0), np.where(high >= 0, place[high] - at, 0)
+        series = _Series(values, time, group, self.k, wanted)
 
         def choices(holed: Floats, holes: Ints, rows: Ints) -> list[Choices]:
             n = len(holed)
-            own = [(columns[hole], *gaps(rows, hole)) for hole in holes.tolist()]
-            errors = [column.errors(back, ahead) for column, _, back, ahead in own]
-            if self.joint and len(holes) > 1:
-                _together(own, errors, self.k)
-            lines = [column.line(at, back, ahead) for column, at, back, ahead in own]
-            samples = [line[:, None] + error for line, error in zip(lines, errors, strict=True)]
+            samples = series.samples(rows, holes, together=self.joint)
             begin, count = np.arange(n) * self.k, np.full(n, self.k)
             shares, way = np.full(n * self.k, 1.0 / self.k), np.zeros(n, np.int64)
             if self.joint:
-                table = np.stack(samples, axis=2).reshape(-1, len(holes))
-                return [Choices(holes, begin, count, table, shares, way)]
+                return [Choices(holes, begin, count, samples.reshape(-1, len(holes)), shares, way)]
             return [
-                Choices(np.array([hole]), begin, count, one.reshape(-1, 1), shares, way)
-                for hole, one in zip(holes.tolist(), samples, strict=True)
+                Choices(np.array([hole]), begin, count, samples[:, :, i].reshape(-1, 1), shares, way)
+                for i, hole in enumerate(holes.tolist())
             ]
 
         return expanded(values, choices, None if self.joint else _MOST_SAMPLES, wanted)
 
 
-def _together(own: Sequence[tuple[_Column, Ints, Ints, Ints]], errors: Sequence[Floats], k: int) -> None:
-    """Put errors that were made in the same rows in place of quantiles of each attribute, where there are enough."""
-    codes = np.column_stack([part for _, _, back, ahead in own for part in (back, ahead)])
-    kinds, which = np.unique(codes, axis=0, return_inverse=True)
-    for number, gaps in enumerate(kinds):
-        made = [column.made(int(gaps[2 * i]), int(gaps[2 * i + 1])) for i, (column, *_) in enumerate(own)]
-        rows = np.flatnonzero(np.isfinite(np.sum(made, axis=0)))
-        if len(rows) < max(k, _LEAST):
-            continue
-        # Those of most weight lead: in their order the quantiles are taken.
-        leader = int(np.argmax([np.ptp(one[rows]) for one in made]))
-        rows = rows[np.argsort(made[leader][rows], kind="stable")]
-        rows = rows[(2 * np.arange(k) + 1) * len(rows) // (2 * k)]
-        for error, one in zip(errors, made, strict=True):
-            error[which.reshape(-1) == number] = one[rows]
+class _Series:
+    """Rows (n, d), their lines where they are to be filled, and the errors of these; inside in order of time."""
 
+    def __init__(self, values: Floats, time: Ints, group: Ints, k: int, wanted: Wanted) -> None:
+        n, d = values.shape
+        order = np.lexsort((np.arange(n), time, group))
+        self.k, self.place = k, np.empty(n, np.int64)
+        self.place[order] = np.arange(n)
+        self.columns = np.ascontiguousarray(values[order].T)
+        self.time, self.group = time[order].astype(np.float64), group[order]
+        low, high = neighbours(values, time, group)
+        #: How many rows off the neighbours of each value are; 0: there is none.
+        self.back = np.where(low >= 0, self.place[:, None] - self.place[low], 0)
+        self.ahead = np.where(high >= 0, self.place[high] - self.place[:, None], 0)
+        asked = np.isnan(values) if wanted is None else np.isnan(values) & wanted[:, None]
+        self.lines, self.errors = np.full((n, d), np.nan), np.empty((d, n), np.int64)
+        self.tables = [self._learned(hole, np.flatnonzero(asked[:, hole])) for hole in range(d)]
 
-class _Column:
-    """One attribute in order of partition and time."""
+    def _learned(self, hole: int, rows: Ints) -> Floats:
+        """Quantiles of the errors of an attribute, for each pair of gaps that its holes have; `lines` and `errors`."""
+        column, back, ahead = self.columns[hole], self.back[rows, hole], self.ahead[rows, hole]
+        codes, which = np.unique(back * (len(column) + 1) + ahead, return_inverse=True)
+        kinds = np.divmod(codes, len(column) + 1)
+        table, made = kernels.quantiles_of_errors(column, self.time, self.group, *kinds, self.k, _MOST_ERRORS)
+        there = column[~np.isnan(column)]
+        middle = there.mean() if len(there) else np.nan
+        blind = (made < _LEAST) & (len(column) > _LEAST * _FEW)
+        shares = (np.arange(self.k) + 0.5) / self.k
+        table[blind] = np.quantile(there, shares) - middle if len(there) else np.nan
+        line = kernels.lines(column, self.time, self.place[rows], back, ahead)
+        line = np.where(blind[which], middle, line)
+        self.lines[rows, hole] = np.where((back == 0) & (ahead == 0), np.nan, line)
+        self.errors[hole, rows] = which
+        return table
 
-    def __init__(self, values: Floats, time: Ints, group: Ints, k: int) -> None:
-        self.values, self.time, self.group, self.k = values, time.astype(np.float64), group, k
-        self._known: dict[tuple[int, int], Floats] = {}
-        self._blind: dict[tuple[int, int], bool] = {}
-        there = values[~np.isnan(values)]
-        self._middle = there.mean() if len(there) else np.nan
-        self._marginal = np.quantile(there, _shares(k)) - self._middle if len(there) else np.full(k, np.nan)
-
-    def line(self, at: Ints, back: Ints, ahead: Ints) -> Floats:
-        """What values at some places are predicted to be, from those so many rows before and after."""
-        blind = [self._is_blind(b, a) for b, a in zip(back.tolist(), ahead.tolist(), strict=True)]
-        found: Floats = np.where(np.array(blind, bool), self._middle, self._line(at, back, ahead))
-        return np.where((back == 0) & (ahead == 0), np.nan, found)
-
-    def errors(self, back: Ints, ahead: Ints) -> Floats:
-        """Quantiles of the errors made at values that are there, from neighbours as far off, (n, k)."""
-        pairs = zip(back.tolist(), ahead.tolist(), strict=True)
-        return np.array([self._errors(b, a) for b, a in pairs]).reshape(len(back), self.k)
-
-    def made(self, back: int, ahead: int) -> Floats:
-        """The errors made at all places, from neighbours so many rows off; NaN where they are not known."""
-        n = len(self.values)
-        found = np.full(n, np.nan)
-        at = np.arange(back, n - ahead)
-        if (back == 0 and ahead == 0) or len(at) == 0:
-            return found
-        at = at[(self.group[at - back] == self.group[at]) & (self.group[at + ahead] == self.group[at])]
-        size = np.full(len(at), 1)
-        found[at] = self.values[at] - self._line(at, back * size, ahead * size)
+    def samples(self, rows: Ints, holes: Ints, *, together: bool) -> Floats:
+        """What the holes of some rows may be, (n, k, holes): with errors made in the same rows, where enough were."""
+        errors = np.stack([self.tables[hole][self.errors[hole, rows]] for hole in holes.tolist()], axis=2)
+        if together and len(holes) > 1:
+            gaps = np.column_stack([self.back[rows][:, holes], self.ahead[rows][:, holes]])
+            kinds, which = np.unique(gaps, axis=0, return_inverse=True)
+            back, ahead = (np.ascontiguousarray(part) for part in np.split(kinds, 2, axis=1))
+            made, enough = kernels.errors_together(
+                self.columns[holes], self.time, self.group, back, ahead, self.k, max(self.k, _LEAST), _MOST_ERRORS
+            )
+            which = which.reshape(-1)
+            errors = np.where(enough[which][:, None, None], made[which], errors)
+        found: Floats = self.lines[rows][:, holes][:, None, :] + errors
         return found
-
-    def _line(self, at: Ints, back: Ints, ahead: Ints) -> Floats:
-        low, high = self.values[at - back], self.values[np.minimum(at + ahead, len(self.values) - 1)]
-        t, t_low, t_high = self.time[at], self.time[at - back], self.time[np.minimum(at + ahead, len(self.values) - 1)]
-        share = (t - t_low) / np.where(t_high > t_low, t_high - t_low, 1.0)
-        share = np.where(back == 0, 1.0, np.where(ahead == 0, 0.0, share))
-        low, high = np.where(back == 0, high, low), np.where(ahead == 0, low, high)
-        found: Floats = low + share * (high - low)
-        return found
-
-    def _is_blind(self, back: int, ahead: int) -> bool:
-        """Whether no more than a few values have neighbours so far off."""
-        self._errors(back, ahead)
-        return self._blind[back, ahead]
-
-    def _errors(self, back: int, ahead: int) -> Floats:
-        if (back, ahead) not in self._known:
-            made = self.made(back, ahead)
-            made = made[np.isfinite(made)]
-            blind = len(made) < _LEAST and len(self.values) > _LEAST * _FEW
-            self._blind[back, ahead] = blind
-            quantiles = np.quantile(made, _shares(self.k)) if len(made) else np.zeros(self.k)
-            self._known[back, ahead] = self._marginal if blind else quantiles
-        return self._known[back, ahead]
-
-
-def _shares(k: int) -> Floats:
-    shares: Floats = (np.arange(k) + 0.5) / k
-    return shares

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from appulse.kernels import regressions as kernels
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -13,9 +15,6 @@ if TYPE_CHECKING:
 
     Flags = NDArray[np.bool_]
 
-#: Rows there are at least to be for each attribute that is learned from.
-ROWS_EACH = 4
-_LEAST = 16
 #: Attributes that are learned from at most: more tell little, and make rows that have all of them rare.
 MOST_SEEN = 16
 
@@ -26,16 +25,8 @@ def learnable(there: Flags, holes: Ints, seen: Ints) -> tuple[Ints, Ints]:
     ``there`` (n, d) says what rows have. As long as there are too few, the attribute is left out that costs the most
     rows.
     """
-    able = there[:, holes].all(axis=1)
-    lacks = ~there[:, seen]
-    while True:
-        number = lacks.sum(axis=1)
-        rows = np.flatnonzero(able & (number == 0))
-        if len(seen) == 0 or len(rows) == able.sum() or len(rows) >= max(_LEAST, ROWS_EACH * (len(seen) + 1)):
-            return rows, seen
-        costs = lacks[able & (number == 1)].sum(axis=0)
-        worst = int(np.argmax(costs if costs.any() else lacks[able].sum(axis=0)))
-        seen, lacks = np.delete(seen, worst), np.delete(lacks, worst, axis=1)
+    found: tuple[Ints, Ints] = kernels.learnable(there, np.arange(len(there)), holes, seen)
+    return found
 
 
 def closest(likeness: NDArray[np.float64], holes: Ints, seen: Ints) -> Ints:
@@ -54,7 +45,7 @@ def correlations(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     spread = np.sqrt((off**2).T @ there) + 1e-300
     with np.errstate(all="ignore"):
         found = np.abs(off.T @ off) / (spread * spread.T)
-    return np.where((count >= _LEAST) & np.isfinite(found), found, 0.0)
+    return np.where((count >= kernels.LEAST_ROWS) & np.isfinite(found), found, 0.0)
 
 
 def _middle(rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,12 +11,15 @@ from appulse.imputation.learning import MOST_SEEN, closest, correlations, learna
 from appulse.imputation.repository import Repository, in_deviations, units
 from appulse.imputation.samples import Choices, every_third, expanded, unknown
 from appulse.imputation.simple import SimpleFill
+from appulse.kernels.regressions import nearest_in_unit
 from appulse.model.filled import Fill
 from appulse.model.meaning import without_defaults
 
 if TYPE_CHECKING:
     from appulse.imputation.repository import Floats, Ints
     from appulse.model.filled import Filled
+
+_FEW = 4096  # rows of which the nearest are found sooner by a look at all than by a tree
 
 
 @checked
@@ -64,15 +67,17 @@ class _Regression:
         return expanded(values, self._choices)
 
     def _choices(self, values: Floats, holes: Ints, _rows: Ints) -> list[Choices]:
-        seen, tree, weights, errors = self._fitted(holes, values.shape[1])
+        seen, known, weights, errors = self._fitted(holes, values.shape[1])
         n, near = len(values), min(self.near, len(errors))
         if near == 0:  # nothing is known of what is missing
             return [unknown(holes, n)]
         asked = in_deviations(values[:, seen], self.deviation[seen])
         if len(seen) == 0:
             place = np.broadcast_to(np.arange(near) * len(errors) // near, (n, near))
+        elif isinstance(known, np.ndarray):
+            place = nearest_in_unit(known, asked, near)
         else:
-            _, place = tree.query(asked, k=np.arange(1, near + 1))
+            _, place = known.query(asked, k=np.arange(1, near + 1))
         found = (self._from_middle(values, seen) @ weights)[:, None, :] + every_third(errors[place])
         samples = self.centre[holes] + found * np.where(np.isinf(self.deviation), 0.0, self.deviation)[holes]
         k = samples.shape[1]
@@ -81,9 +86,7 @@ class _Regression:
         return [Choices(holes, begin, count, samples.reshape(-1, len(holes)), shares, np.zeros(n, np.int64))]
 
     def _fitted(self, holes: Ints, d: int) -> tuple[Ints, Any, Floats, Floats]:
-        """What is learned from, a tree of it, the weights, and the errors, for a set of holes."""
-        from scipy.spatial import cKDTree
-
+        """What is learned from, a tree of it if it is long, the weights, and the errors, for a set of holes."""
         if holes.tobytes() not in self._known:
             seen = np.delete(np.arange(d), holes)
             seen = seen if self.likeness is None else closest(self.likeness, holes, seen)
@@ -91,8 +94,12 @@ class _Regression:
             rows = self.rows[places]
             given, wanted = self._from_middle(rows, seen), self._from_middle(rows, holes)[:, :-1]
             weights = np.asarray(np.linalg.lstsq(given, wanted, rcond=None)[0], np.float64)
-            tree = cKDTree(in_deviations(rows[:, seen], self.deviation[seen])) if len(seen) else None
-            self._known[holes.tobytes()] = seen, tree, weights, wanted - given @ weights
+            known: Any = in_deviations(rows[:, seen], self.deviation[seen])
+            if len(rows) > _FEW:
+                from scipy.spatial import cKDTree
+
+                known = cKDTree(known) if len(seen) else None
+            self._known[holes.tobytes()] = seen, known, weights, wanted - given @ weights
         return self._known[holes.tobytes()]
 
     def _from_middle(self, values: Floats, columns: Ints) -> Floats:

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from appulse.kernels.jit import exact_kernel
+from appulse.kernels.lines import line
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Floats, Ints
+
+#: By what rows are filled: how far columns are off their lines, the lines alone, or attributes as they are anywhere.
+BY_LINES, BY_LINES_ALONE, ANYWHERE = 0, 1, 2
+#: Rows there are at least to be for each attribute that is learned from, and at all.
+ATTRIBUTES_ROWS, LEAST_ROWS = 4, 16
+#: Rows for each number that is regressed on: they are alike, as they follow each other. Of fewer than `SCANT` just the
+#: mean error is learned.
+ROWS_EACH, SCANT = 8, 3
+_MOST_ROWS = 2000  # to learn from
+_SMALL = 64  # streams of no more rows tell what they can
+
+
+class Series(NamedTuple):
+    """Rows of a stream in order of partition and time.
+
+    ``columns`` (columns, rows) lack nothing: those of the stream, and of another one beside it. ``there`` (rows,
+    attributes) and ``known`` (rows, columns) say what was measured.
+    """
+
+    columns: Floats
+    time: Floats
+    group: Ints
+    there: Flags
+    known: Flags
 
 
 @exact_kernel
@@ -29,18 +54,6 @@ def with_neighbours(there: Flags, group: Ints, holes: Ints, back: Ints, ahead: I
             found[count] = row
             count += 1
     return found[:count]
-
-
-@exact_kernel
-def line(column: Floats, time: Floats, at: int, back: int, ahead: int) -> float:
-    """What a value is between those so many rows before and after; 0 rows: there is none on that side."""
-    low, high = float(column[at - back]), float(column[at + ahead])
-    if back == 0:
-        return high
-    if ahead == 0:
-        return low
-    first, last = float(time[at - back]), float(time[at + ahead])
-    return low + (float(time[at]) - first) / (last - first if last > first else 1.0) * (high - low)
 
 
 @exact_kernel
@@ -132,19 +145,25 @@ def nearest_rows(known: Floats, asked: Floats, k: int) -> Ints:
 
     All distances are looked at: rows to learn from are few, and a tree of so many dimensions would spare none.
     """
+    scale = np.empty(known.shape[1])
+    for j in range(len(scale)):
+        scale[j] = 1.0 / np.maximum(np.std(known[:, j]), 1e-12)
+    return nearest_in_unit(known * scale, asked * scale, k)
+
+
+@exact_kernel
+def nearest_in_unit(known: Floats, asked: Floats, k: int) -> Ints:
+    """As `nearest_rows`, by the distances as they are."""
     n, p = known.shape
     most = min(k, n)
-    scale, found = np.empty(p), np.empty((len(asked), k), np.int64)
-    for j in range(p):
-        scale[j] = 1.0 / np.maximum(np.std(known[:, j]), 1e-12)
-    rows, distance = known * scale, np.empty(n)
+    found, distance = np.empty((len(asked), k), np.int64), np.zeros(n)
+    columns = known.T.copy()
     for q in range(len(asked)):
-        at = asked[q] * scale
-        for i in range(n):
-            total = 0.0
-            for j in range(p):
-                total += (rows[i, j] - at[j]) ** 2
-            distance[i] = total
+        distance[:] = 0.0
+        for j in range(p):
+            at = asked[q, j]
+            for i in range(n):
+                distance[i] += (columns[j, i] - at) ** 2
         limit = np.partition(distance, most - 1)[most - 1]
         count = 0
         for i in range(n):
@@ -158,3 +177,150 @@ def nearest_rows(known: Floats, asked: Floats, k: int) -> Ints:
         for i in range(most, k):
             found[q, i] = found[q, i % most]
     return found
+
+
+@exact_kernel
+def learnable(known: Flags, at: Ints, holes: Ints, seen: Ints) -> tuple[Ints, Ints]:
+    """Of rows ``at`` those that have the holes' columns and those seen; and these, fewer where too few rows have all.
+
+    As long as there are too few, the column is left out that costs the most rows.
+    """
+    able, count = np.empty(len(at), np.int64), 0
+    for row in at:
+        good = True
+        for hole in holes:
+            good = good and known[row, hole]
+        if good:
+            able[count] = row
+            count += 1
+    able = able[:count]
+    number, kept = np.zeros(count, np.int64), np.ones(len(seen), np.bool_)
+    for i in range(count):
+        for column in seen:
+            number[i] += int(not known[able[i], column])
+    while True:
+        whole, left = (number == 0).sum(), kept.sum()
+        if left == 0 or whole == count or whole >= max(LEAST_ROWS, ATTRIBUTES_ROWS * (left + 1)):
+            return able[number == 0], seen[kept]
+        worst, most, alone = -1, -1, (number == 1).any()
+        for j in range(len(seen)):
+            if kept[j]:
+                cost = 0
+                for i in range(count):
+                    cost += int((number[i] == 1 or not alone) and not known[able[i], seen[j]])
+                if cost > most:
+                    worst, most = j, cost
+        kept[worst] = False
+        for i in range(count):
+            number[i] -= int(not known[able[i], seen[worst]])
+
+
+@exact_kernel
+def to_learn_from(series: Series, holes: Ints, kind: Ints, able: Flags) -> tuple[Ints, Ints]:
+    """Rows with neighbours as far off as a kind's, with the holes' attributes, and those of the ``able`` columns used.
+
+    A neighbour that lies on the line through the row itself would give away what is to be predicted.
+    """
+    back, ahead = np.full(len(holes), kind[0]), np.full(len(holes), kind[1])
+    at = with_neighbours(series.there, series.group, holes, back, ahead, np.arange(len(series.group)))
+    at, seen = learnable(series.known, at, holes, np.flatnonzero(able))
+    return at[:: max(1, -(-len(at) // _MOST_ROWS))].copy(), seen
+
+
+@exact_kernel
+def find_ways(series: Series, holes: Ints, kinds: Ints, sets: Flags) -> None:
+    """Write into ``kinds`` (kinds, 4) what rows of each kind are filled by, for `regressed`.
+
+    They are gaps, before and after; which of the ``sets`` of columns is looked at, the first one in place of those that
+    too few rows have; and the way.
+    """
+    m, anywhere = len(holes), np.zeros(4, np.int64)
+    for i in range(len(kinds)):
+        while True:
+            by = kinds[i, 2]
+            known, seen = to_learn_from(series, holes, kinds[i], sets[by])
+            kinds[i, 3] = BY_LINES
+            if len(known) < ROWS_EACH * (2 * len(seen) + m) + LEAST_ROWS and len(series.group) > _SMALL:
+                every, of_all = to_learn_from(series, holes, anywhere, sets[by])
+                fit = len(every) >= SCANT * len(of_all)
+                enough = len(of_all) > 0 and len(every) >= ROWS_EACH * len(of_all) + LEAST_ROWS
+                if len(known) < LEAST_ROWS or enough:
+                    kinds[i, 3] = ANYWHERE
+                    if by > 0 and (len(every) == 0 or not fit):
+                        kinds[i, 2] = 0
+                        continue
+                    break
+                kinds[i, 3], seen = BY_LINES_ALONE, seen[:0]
+            if by == 0 or len(known) >= SCANT * (2 * len(seen) + m):
+                break
+            kinds[i, 2] = 0
+
+
+@exact_kernel
+def _as_they_are(columns: Floats, at: Ints, seen: Ints) -> Floats:
+    found = np.empty((len(at), len(seen)))
+    for i in range(len(at)):
+        for j in range(len(seen)):
+            found[i, j] = columns[seen[j], at[i]]
+    return found
+
+
+@exact_kernel
+def regressed(
+    series: Series,
+    rows: Ints,
+    holes: Ints,
+    gaps: Ints,
+    kinds: Ints,
+    sets: Flags,
+    order: Ints,
+    first: Ints,
+    penalties: Floats,
+    found: Floats,
+) -> None:
+    """Fill ``holes`` of ``rows`` into ``found`` (rows, k, holes), by regressions on how columns are off their lines.
+
+    ``gaps`` (rows, 2 * holes) are how many rows before and after the neighbours are. Rows of one of the ``kinds`` of
+    `find_ways` are ``order[first[i] : first[i + 1]]``: the regression is learned once. Predicted are values
+    `ANYWHERE`, else how far they are off lines; with the errors of the rows most alike, every third by the first hole.
+    """
+    m, k = len(holes), found.shape[1]
+    for i in range(len(kinds)):
+        own, way = order[first[i] : first[i + 1]], kinds[i, 3]
+        known, seen = to_learn_from(series, holes, kinds[i], sets[kinds[i, 2]])
+        n, at = len(known), rows[own]
+        learned, through = np.zeros((n, m)), np.full((len(own), m), 0.0 if n else np.nan)
+        if way == ANYWHERE:
+            like, alike = _as_they_are(series.columns, known, seen), _as_they_are(series.columns, at, seen)
+            p = len(seen)
+        else:
+            seen = seen[: 0 if way == BY_LINES_ALONE else len(seen)]
+            p = 2 * len(seen) + m
+            same = np.empty((2, n, m), np.int64)
+            same[0], same[1] = kinds[i, 0], kinds[i, 1]
+            before, after = gaps[own][:, :m].copy(), gaps[own][:, m:].copy()
+            through, alike = features(series.columns, series.time, at, holes, seen, before, after)
+            learned, like = features(series.columns, series.time, known, holes, seen, same[0], same[1])
+        if n == 0:
+            for j in range(len(own)):
+                found[own[j]] = through[j]
+            continue
+        p = p if n >= SCANT * p else 0
+        wanted = _as_they_are(series.columns, known, holes) - learned
+        weights, errors = ridge(np.ascontiguousarray(like[:, :p]), wanted, penalties)
+        near = np.empty((len(own), 3 * k), np.int64)
+        if like.shape[1]:
+            near[:] = nearest_rows(like, alike, 3 * k)
+        else:
+            near[:] = np.arange(3 * k) * n // (3 * k)
+        for j in range(len(own)):
+            predicted = through[j] + weights[p]
+            for c in range(p):
+                predicted += alike[j, c] * weights[c]
+            by_first = np.argsort(errors[near[j], 0], kind="mergesort")
+            for q in range(k):
+                found[own[j], q] = predicted + errors[near[j, by_first[3 * q + 1]]]
+    for j in range(len(rows)):
+        for h in range(m):
+            if gaps[j, h] == 0 and gaps[j, m + h] == 0:  # it is never there
+                found[j, :, h] = np.nan
