@@ -197,6 +197,19 @@ def test_pushes_in_order_report_as_time_goes_on(case: Case, cut: int) -> None:
         assert rows_of(parts) == rows_of([expected])
 
 
+@settings(deadline=None)
+@given(cases(), st.integers(1, 5), st.sampled_from(("events", "visits")))
+def test_threads_make_no_difference(case: Case, cut: int, emit: str) -> None:
+    found = []
+    for threads in (1, 3):
+        options = ap.Options(threads=threads)
+        by_hand = ap.FenceEvents(case.stream(None), case.fences, **case.asked, emit=emit, options=options)
+        rows = sorted(case.rows, key=lambda row: row.time)
+        parts = [by_hand.push(table_of(rows[at : at + cut])) for at in range(0, len(rows), cut)]
+        found.append([*parts, by_hand.drain()])
+    assert found[0] == found[1]
+
+
 @given(cases())
 def test_visits_are_the_events_that_end(case: Case) -> None:
     events = ap.fence_events(case.stream(case.table), case.fences, **case.asked).to_pylist()

@@ -64,7 +64,7 @@ def fence_events(
       or where this is closest.
     * ``emit``: ``"events"``, or ``"visits"``: a row a visit, at its end.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
-    * ``options``: for the size of the output, and partitions; see `Options`.
+    * ``options``: for the size of the output, threads and partitions; see `Options`.
 
     Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns ``query,
     key, event, time, probability, since``. ``event`` is ``"enter"``, ``"dwell"``, ``"exit"`` or ``"cross"``;

@@ -52,7 +52,7 @@ class Events(NamedTuple):
 class Terms(NamedTuple):
     """The last time at which each fence holds, and the number of its condition (-1: none); both empty without terms.
 
-    The conditions that hold of row i of the readings are ``held[begin[i] : begin[i + 1]]``, in order.
+    The conditions that hold of row i are ``held[begin[i] : begin[i + 1]]``, in order.
     """
 
     ends: Ints
@@ -166,7 +166,7 @@ def watch(
 ) -> tuple[Events, Ints, Floats]:
     """What happened, and the visits that go on, as `Visits`. A visit to a fence that holds no longer is forgotten.
 
-    ``rows`` numbers the readings; in what is returned they stand behind the given visits.
+    ``rows`` numbers the readings, as ``visits.whole`` does those of the visits: so do events and visits returned.
     """
     room, width = 64 + min(_MANY, 4 * readings.thing.shape[0]), 2 if rules.highest else 1
     happened = Events(np.empty((room, 4), np.int32), np.empty((room, 2), np.int64), np.empty((room, width)))
@@ -177,14 +177,14 @@ def watch(
     near, begin, upto = nearby(index, regions, curve, readings, 0, 0, rules.reach, earth, on_earth), 0, 0
     # Of each fence the last reading that it is near to, counted from 1, and where that stands; 0 once dealt with.
     mark, where = np.zeros(regions.radius.shape[0], np.int64), np.empty(regions.radius.shape[0], np.int64)
-    n, m, limited = readings.thing.shape[0], visits.whole.shape[0], terms.ends.shape[0] > 0
+    n, limited = readings.thing.shape[0], terms.ends.shape[0] > 0
     r, v = 0, 0
-    while r < n or v < m:
+    while r < n or v < visits.whole.shape[0]:
         thing = readings.thing[r] if r < n else visits.whole[v, 0]
-        if v < m:
+        if v < visits.whole.shape[0]:
             thing = min(thing, visits.whole[v, 0])
         inside = 0
-        while v < m and visits.whole[v, 0] == thing:
+        while v < visits.whole.shape[0] and visits.whole[v, 0] == thing:
             if inside == own.shape[0]:
                 own, best = _more(own, best)
             own[inside, :7], own[inside, 7], best[inside, :2] = visits.whole[v], -1, visits.real[v]
@@ -243,7 +243,7 @@ def watch(
                     ahead = r + 1 < n and readings.thing[r + 1] == thing and readings.time[r + 1] < due
                     if p < 0.0 and not rules.highest and (not stays or (waits and not ahead)):
                         p = place_chance(regions, fence, readings, r, earth, on_earth)
-                    own[k, 6] = m + rows[r]
+                    own[k, 6] = rows[r]
                     if not stays:
                         if own[k, 7] >= 0:
                             _settle(own, best, k, regions, readings, earth, on_earth)
@@ -294,7 +294,7 @@ def watch(
                 own[inside, 0], own[inside, 1], own[inside, 2] = thing, fence, time
                 own[inside, 3], own[inside, 4] = 0, 1
                 own[inside, 5] = terms.ends[fence] if limited else NEVER
-                own[inside, 6], own[inside, 7] = m + rows[r], r if later else -1
+                own[inside, 6], own[inside, 7] = rows[r], r if later else -1
                 best[inside, 0], best[inside, 1], best[inside, 2] = p, p, most
                 _record(happened, events, own, best, inside, ENTER, time, p)
                 events, inside = events + 1, inside + 1

@@ -16,6 +16,7 @@ from appulse.kernels.fences import DWELL, NEVER
 from appulse.model.strings import Bytes, Labels
 from appulse.operators.fences import Fences, Happened, Visits
 from appulse.operators.legs import split_keys, things
+from appulse.operators.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +65,7 @@ class ChangingFences:
     def __init__(self, plan: FencePlan) -> None:
         self.plan = plan
         self.visits: Visits | None = None
+        self.workers = Workers()
         self._made: list[tuple[Standing, Fences]] = []
 
     def push(
@@ -132,6 +134,7 @@ class ChangingFences:
         fences = next((made for own, made in self._made if own is standing), None)
         if fences is None:
             fences = Fences(self.plan, standing.regions, standing.terms)
+            fences.workers = self.workers
             self._made.append((standing, fences))
         held, aside, found = self.visits, None, []
         if held is not None and len(held):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.special import ndtri
@@ -21,6 +21,7 @@ from appulse.model.batch import Batch, Ragged
 from appulse.model.strings import Bytes, Labels
 from appulse.operators.crossings import Crossings, placed, stays_of
 from appulse.operators.legs import split_keys, things
+from appulse.operators.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +37,8 @@ NO_EARTH = Earth(1.0, 1.0)
 _NONE = np.empty(0, np.int64)
 NO_TERMS = kernels.Terms(_NONE, _NONE, _NONE, _NONE)
 _FOREVER, _WORD = np.iinfo(np.int64).max, 63
+# Readings of a part: groups of neighbours among fewer share less.
+_PART, _PARTS = 1 << 15, 2  # a thread
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,7 @@ class Fences:
     def __init__(self, plan: FencePlan, regions: RegionSet, terms: Terms | None = None) -> None:
         self.plan, self.regions, self.terms = plan, regions, terms
         self.visits: Visits | None = None
+        self.workers = Workers()
         self.crossings: Crossings | None = None
         if plan.motion is not None and plan.crossing is not None:
             self.crossings = Crossings(plan.motion, plan.crossing, regions, plan.earth, carried=plan.carried)
@@ -167,24 +171,14 @@ class Fences:
         now = complete if last is None else last
         dwell = -1 if plan.dwell is None else plan.dwell
         rules = kernels.Rules(plan.enter, plan.leave, dwell, plan.reach, plan.highest, now, last is not None)
-        regions, terms = self.regions, NO_TERMS
+        terms = NO_TERMS
         if self.terms is not None:
             begin, numbers = (
                 (np.zeros(len(order) + 1, np.int64), _NONE) if held_of is None else (held_of.offsets, held_of.values)
             )
+            begin = np.concatenate([np.zeros(known, np.int64), begin])
             terms = kernels.Terms(self.terms.ends, self.terms.condition, begin, numbers)
-        found, kept, best = kernels.watch(
-            regions.search.index,
-            regions.arrays,
-            regions.search.curve,
-            readings,
-            order,
-            visits,
-            rules,
-            terms,
-            plan.earth or NO_EARTH,
-            plan.earth is not None,
-        )
+        found, kept, best = self._watched(readings, known + order, visits, rules, terms)
         legs = None if self.crossings is None else self.crossings.legs(parts, complete, ended=last is not None)
         last_keys = key.take(kept[:, 6])
         last_groups = None if group is None else group.take(kept[:, 6])
@@ -221,6 +215,38 @@ class Fences:
         if not plan.highest:
             return Happened(key, *happened, np.zeros(len(in_order), np.int64), np.zeros(len(in_order)))
         return Happened(key, *happened, found.which[in_order, 3].astype(np.int64), found.chances[in_order, 1])
+
+    def _watched(
+        self,
+        readings: Readings,
+        rows: NDArray[np.int64],
+        visits: kernels.Visits,
+        rules: kernels.Rules,
+        terms: kernels.Terms,
+    ) -> tuple[kernels.Events, NDArray[np.int64], NDArray[np.float64]]:
+        """`appulse.kernels.fences.watch` by several threads: things have nothing to do with each other."""
+        earth, search = self.plan.earth, self.regions.search
+        around = earth or NO_EARTH, earth is not None
+
+        def watch(part: tuple[slice, slice]) -> tuple[kernels.Events, NDArray[np.int64], NDArray[np.float64]]:
+            own, going = part
+            some: Any = [column[own] for column in readings]
+            held = kernels.Visits(visits.whole[going], visits.real[going])
+            return kernels.watch(
+                search.index, self.regions.arrays, search.curve, Readings(*some), rows[own], held, rules, terms, *around
+            )
+
+        n, threads = len(rows), self.workers.threads
+        many = 1 if threads == 1 else max(1, min(_PARTS * threads, n // _PART))
+        first = np.unique(readings.thing[n * np.arange(1, many) // many])
+        cuts = [np.searchsorted(thing, first).tolist() for thing in (readings.thing, visits.whole[:, 0])]
+        sides = [map(slice, [0, *cut], [*cut, None]) for cut in cuts]
+        done = self.workers.map(watch, list(zip(*sides, strict=True)))
+        if len(done) == 1:
+            return done[0]
+        events, kept, best = zip(*done, strict=True)
+        columns: Any = [np.concatenate(own) for own in zip(*events, strict=True)]
+        return kernels.Events(*columns), np.concatenate(kept), np.concatenate(best)
 
     def _by_time(
         self, events: kernels.Events, known: int, time: NDArray[np.int64], by_time: NDArray[np.int64]

@@ -97,6 +97,7 @@ class FenceCall(ObjectsCall):
     given_fences: pa.Table = field(default_factory=lambda: pa.table({}))  # where they may change
     types: Columns = ()  # of what conditions may name
     carried: Columns = ()  # what answers have of readings
+    threads: int | None = None  # in process; None: all cores
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
@@ -224,6 +225,7 @@ def resolve_fences(
         ahead=(stream.ahead_micros,),
         on_reject=on_reject,
         max_output=options.max_output,
+        threads=options.threads,
         types=types,
         carried=carried,
     )

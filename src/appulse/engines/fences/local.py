@@ -16,6 +16,7 @@ from appulse.engines.swapped import Swapped
 from appulse.errors import BadArgument
 from appulse.model import defects as why
 from appulse.model.objects import Objects
+from appulse.operators.workers import Workers, cores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,7 @@ class LocalFences(Local[Objects]):
     def __init__(self, call: FenceCall, fences: pa.Table | None = None) -> None:
         """``fences`` are those that the call has read, where they may change."""
         super().__init__(FenceBucket(call))
+        self.bucket.operator.workers = Workers(call.threads or cores())
         self._fences = fences
         self.bucket.swapped = Swapped()
         if len(call.refused_fences):
@@ -67,6 +69,7 @@ class LocalFences(Local[Objects]):
         if call.fences.get().names.null_count:
             raise BadArgument("Some fence has no name (query is null), so it cannot change. Name all of them.")
         bucket = ChangingFenceBucket(call)
+        bucket.operator.workers = before.operator.workers
         bucket.swapped = before.swapped
         bucket.follow(before)
         return bucket
