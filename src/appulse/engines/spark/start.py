@@ -172,7 +172,7 @@ class DrainingQuery(Query):
             if not self._stopped:
                 self._place.close(self._result.call, self._result.tiling)
         except Exception as error:  # noqa: BLE001 - awaitTermination of the user raises it again
-            self._failure = self._reported(error)
+            self._failure = self._described(error)
 
     def _wait(self, timeout: float | None) -> bool | None:
         self._thread.join(timeout)
