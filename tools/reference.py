@@ -205,9 +205,10 @@ def signature(name: str, value: Any) -> str:
 
 def _plain(value: Any) -> inspect.Signature:
     """A signature with the types that a reader knows, in place of the aliases by which arguments are checked."""
-    made = inspect.signature(value)
-    if not hasattr(value.__init__ if inspect.isclass(value) else value, "__wrapped__"):
-        return made
+    called = value.__init__ if inspect.isclass(value) else value
+    if not hasattr(called, "__wrapped__"):
+        return inspect.signature(value)
+    made = inspect.signature(called.__wrapped__)
     said = {name: one.annotation for name, one in made.parameters.items() if one.annotation is not one.empty}
     known = get_type_hints(SimpleNamespace(__annotations__=said), vars(sys.modules[value.__module__]))
     return made.replace(

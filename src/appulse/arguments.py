@@ -296,6 +296,10 @@ def _checking(made: Callable[..., Any], name: str, module: str) -> Callable[...,
         given = [kinds.take_at(i, value) for i, value in enumerate(args)]
         return made(*given, **{what: kinds.take(what, value) for what, value in named.items()})
 
+    # Annotations name how arguments are checked; at a prompt, names and defaults say more.
+    shown = signature(made)
+    bare = [one.replace(annotation=Parameter.empty) for one in shown.parameters.values()]
+    vars(call)["__signature__"] = shown.replace(parameters=bare, return_annotation=Parameter.empty)
     return call
 
 
