@@ -29,16 +29,21 @@ _Call: TypeAlias = Annotated[
 
 @checked
 def stream_batches(call: _Call, *frame: Any, rows: Count = 65_536, **frames: Any) -> pa.RecordBatchReader:
-    """The answers of a call by hand over frames larger than memory, as a reader of batches.
+    """The results of a call by hand over frames larger than memory, as a reader of batches.
 
-    ``call`` is new, such as an `ap.SimilarityJoin`; frames are given as to its ``push``, one a stream by name. A frame
-    is a `pyarrow.RecordBatchReader`, a `pyarrow.dataset.Dataset`, a path to a Parquet file or to a folder of them, a
-    Polars ``LazyFrame``, or a table. Its rows come in order of time, but for the lateness of their stream; files of a
-    folder are read in the order of their names. Rows that are later are rejects, ``call.rejects()``, as in any push.
+    What is in memory is a few batches, and the rows that the windows hold. Results come as soon as they are known, and
+    those of the end last.
 
-    At most ``rows`` at a time are pushed, of the stream that is farthest behind. So what is in memory is a few batches,
-    and the rows that the windows hold. Answers come as soon as they are known, and those of the end last.
-    `pyarrow.dataset.write_dataset` takes the reader.
+    Arguments:
+    * ``call``: a new call by hand, such as an `ap.SimilarityJoin`.
+    * ``frame, frames``: as to its ``push``, one of a single stream, else one a stream by name: a
+      `pyarrow.RecordBatchReader`, a `pyarrow.dataset.Dataset`, a path to a Parquet file or to a folder of them, read in
+      the order of their names, a Polars ``LazyFrame``, or a table. Rows come in order of time, but for the lateness of
+      their stream; later ones are rejects, ``call.rejects()``, as in any push.
+    * ``rows``: how many are pushed at a time at most, of the stream that is farthest behind.
+
+    Returns a `pyarrow.RecordBatchReader`, which `pyarrow.dataset.write_dataset` takes. Raises `BadArgument` for a frame
+    that cannot be read.
 
     >>> left, right = (ap.Stream(None, key="id", time="t", value="x", name=name) for name in ("left", "right"))
     >>> join = ap.SimilarityJoin(left, right, epsilon=1, probability=1, window="10 seconds")

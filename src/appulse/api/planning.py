@@ -93,14 +93,18 @@ def plan(
 ) -> Plan:
     """What a call will need: rows held, answers a second, bytes of state, memory and cores, estimated on a sample.
 
-    ``call`` is a call by hand to which nothing was pushed: it is tried on the rows, and stays as it is. ``sample`` is a
-    frame of rows of a single stream, or a mapping of stream names to such; its times say how many rows a second come.
     Long samples are better: figures are those of steady state, in the busiest stretch. What takes too many rows is
-    tried on some of the keys. ``rate`` are the rows a second that will come, of all streams or by stream name.
-    ``memory`` (bytes) and ``cores`` are what is there: ``refusals`` of the plan say what does not fit, with the number.
-    ``engine="spark"`` counts the memory of Spark's driver and workers, too.
+    tried on some of the keys.
 
-    Raises `BadArgument` where the sample has no rows.
+    Arguments:
+    * ``call``: a call by hand to which nothing was pushed: it is tried on the rows, and stays as it is.
+    * ``sample``: a frame of rows of a single stream, or a mapping of stream names to such; its times say how many rows
+      a second come.
+    * ``rate``: the rows a second that will come, of all streams or by stream name.
+    * ``memory, cores``: what is there, in bytes and in number; ``refusals`` of the plan say what does not fit.
+    * ``engine``: ``"process"``, or ``"spark"``, which counts the memory of Spark's driver and workers, too.
+
+    Returns a `Plan`. Raises `BadArgument` where the sample has no rows.
 
     >>> import appulse as ap
     >>> import pyarrow as pa

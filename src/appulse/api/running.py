@@ -119,11 +119,14 @@ def start(
 def listen(spark: Session, on_batch: _OnBatch | None = None, prometheus: _Port | None = None) -> Any:
     """Report every micro-batch of the streaming queries of a session, those of `start` and of ``writeStream``.
 
-    ``on_batch`` is a function of a dict: ``query_id, name, batch_id, timestamp`` (ISO 8601, the start of the batch),
-    ``input_rows``, ``batch_seconds``, and the figures that docs/semantics.md lists under Metrics, as numbers. It runs
-    beside the query: what it raises is logged once and does no harm. ``prometheus`` is a port, open to this machine
-    only, or text ``"host:port"``, where the figures are served for Prometheus, per query: sums since this call,
-    and the state as of the latest batch; it needs ``appulse[prometheus]``.
+    Arguments:
+    * ``spark``: the session.
+    * ``on_batch``: a function of a dict: ``query_id, name, batch_id, timestamp`` (ISO 8601, the start of the batch),
+      ``input_rows``, ``batch_seconds``, and the figures that docs/semantics/cost.md lists under Metrics, as numbers. It
+      runs beside the query: what it raises is logged once and does no harm.
+    * ``prometheus``: a port, open to this machine only, or text ``"host:port"``, where the figures are served for
+      Prometheus, per query: sums since this call, and the state as of the latest batch. It needs
+      ``appulse[prometheus]``.
 
     Returns an object with ``stop()``, which first reports what is still on its way, and ``address``, that of the
     figures; it is a context manager too. Raises `BadArgument` if the port is taken or the package is missing.

@@ -121,12 +121,18 @@ def discover_dependencies(
 ) -> list[DifferentialDependency]:
     """Find rules by which columns of a table determine others, for a `DependencyImputer` over it.
 
-    ``repository`` is any frame of complete rows, ``columns`` those to look at (default: all numbers). Every rule holds
-    on at least the share ``confidence`` of its close pairs of rows. Of each attribute the determinants are those by
-    which rows held out are filled best; they come together in several widths, and each alone. ``conditional`` adds
-    rules with ``where=``: ranges of an attribute, from one eighth of its values to another, in which at most half the
-    tolerance holds; at most ten rules a column in all. ``progress`` is called with the rules of each column as they are
-    found.
+    Of each attribute the determinants are those by which rows held out are filled best; they come together in several
+    widths, and each alone.
+
+    Arguments:
+    * ``repository``: any frame of complete rows.
+    * ``columns``: those to look at; by default all numbers.
+    * ``confidence``: the share of its close pairs of rows on which a rule holds at least.
+    * ``conditional``: adds rules with ``where=``: ranges of an attribute, from one eighth of its values to another, in
+      which at most half the tolerance holds; at most ten rules a column in all.
+    * ``progress``: is called with the rules of each column as they are found.
+
+    Returns a list of `DifferentialDependency`. Raises `BadArgument` for a table without two columns of numbers.
 
     Song & Chen 2011; Ren et al. 2019, section 6.1.
 
