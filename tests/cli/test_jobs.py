@@ -364,7 +364,7 @@ where = ["x > 5 OR id < 1050", "y < 18"]
 
 [window_aggregate]
 aggregates = { x = ["sum", "max"], y = "count" }
-window = { uncertain_count = 5, confidence = 0.9 }
+window = { uncertain_count = 2, confidence = 0.9 }
 distribution = true
 
 [sink]
@@ -388,7 +388,7 @@ def loads() -> pd.DataFrame:
     stream = ap.Stream(rows(1), key="id", time="time", value=ap.Gaussian("x", "y", sigma=1.0))
     for condition in ("x > 5 OR id < 1050", "y < 18"):
         stream = ap.filter(stream, condition)
-    window = ap.UncertainCountWindow(5, confidence=0.9)
+    window = ap.UncertainCountWindow(2, confidence=0.9)
     answers = ap.window_aggregate(stream, {"x": ["sum", "max"], "y": "count"}, window=window, distribution=True)
     frame: pd.DataFrame = answers.to_pandas()
     return frame
@@ -432,7 +432,7 @@ def test_a_filtered_aggregate_is_the_calls_it_stands_for(aggregate_job: Path, sp
         ("{ x =", "{ z =", "The value has no dimension 'z'."),
         ("aggregates =", "agregates =", "window_aggregate.agregates: unknown key. Did you mean 'aggregates'?"),
         ("distribution =", "single_valued =", "single_valued is for sums, without distribution and other aggregates."),
-        ("{ uncertain_count = 5, confidence = 0.9 }", '"5 secnds"', "window_aggregate.window: the duration '5 secnds'"),
+        ("{ uncertain_count = 2, confidence = 0.9 }", '"5 secnds"', "window_aggregate.window: the duration '5 secnds'"),
         (
             "[sources.near]",
             "sample = 9\n[sources.near]",
