@@ -63,6 +63,7 @@ _BATCH, _BATCHES = 1_000_000, {True: 1, False: 10}
 _PART = {True: 250_000, False: _BATCH}  # fixes of a batch for all but `by_tree`
 _CHOICES = [(0.5, 0.1), *((enter, 0.01) for enter in (0.5, 0.6, 0.7, 0.8, 0.9))]
 _CHOICES += [(enter, 1e-4) for enter in (0.5, 0.6, 0.7, 0.9, 0.95)]
+_CHOICES += [(enter, 1e-6) for enter in (0.65, 0.7)]
 
 
 @cache

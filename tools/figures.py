@@ -179,7 +179,7 @@ RUNS = (
                 "≥ 20",
             ),
             "false_events_predicted": (
-                "false events that `fence_advice` expects / observed: of 11 choices, the one farthest from 1",
+                "false events that `fence_advice` expects / observed: of 13 choices, the one farthest from 1",
                 "0.75 to 1.25",
             ),
             "events_of_matches": ("our time for events with errors / for matches with `QueryMatch`", "≤ 2"),
