@@ -11,15 +11,21 @@ from appulse.arguments import Name, checked, number
 @checked
 @dataclass(frozen=True)
 class Bursts:
-    """Rows that exist with a probability, a ``column`` in (0, 1], and tend to exist or fail together.
+    """Rows that exist with a probability, and tend to exist or fail together.
 
     The existence of consecutive rows of a stream, in the order of their times, or of their arrival, per partition, is a
-    Markov chain of two states: ``correlation`` is that of a row with the next, from -1 to 1, and 0 means independence.
-    Not every correlation is possible: rows of probabilities p and r exist together with at most the smaller of these.
-    A pair of consecutive rows that does not allow the correlation is a `BadInput` that names its probabilities.
+    Markov chain of two states.
 
-    `similarity_join` of several streams takes it, and `window_aggregate` for sums, counts and frequent values over
-    windows that are not uncertain; other calls raise `NotBuilt`.
+    Arguments:
+    * ``column``: of the probability that the row exists, in (0, 1].
+    * ``correlation``: of the existence of a row with that of the next, from -1 to 1; 0 means independence. Not every
+      correlation is possible: rows of probabilities p and r exist together with at most the smaller of these.
+
+    The object is the ``existence`` of a `Stream`. `similarity_join` of several streams takes it, and `window_aggregate`
+    for sums, counts and frequent values over windows that are not uncertain.
+
+    Raises `BadArgument` for a wrong argument. Other calls with such a stream raise `NotBuilt`; a pair of consecutive
+    rows that does not allow the correlation is a `BadInput` that names its probabilities.
 
     >>> import appulse as ap
     >>> ap.Stream(None, key="id", time="at", value="x", existence=ap.Bursts("p", correlation=0.8)).existence

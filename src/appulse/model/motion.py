@@ -30,11 +30,17 @@ _Noise: TypeAlias = Annotated[float, number(least=0.0, most=1e150)]
 @checked
 @dataclass(frozen=True)
 class Straight:
-    """Straight and at constant speed from one reading of a key to the next, where these are at most ``max_gap`` apart.
+    """Straight and at constant speed from one reading of a key to the next; on the Earth, along the geodesic.
 
-    On the Earth that is along the geodesic. ``max_speed``, in the value's unit a second, keeps outliers out: two
-    readings that would take a higher speed are not joined either. A reading that is not joined to another stands for
-    its instant.
+    Arguments:
+    * ``max_gap``: the longest time between two readings that are joined: text, a timedelta, or seconds; above 0. A
+      reading that is not joined to another stands for its instant.
+    * ``max_speed``: keeps outliers out: two readings that would take a higher speed are not joined either. In the
+      value's unit a second, above 0. None: any speed.
+
+    The object is the ``motion`` of a `Stream`.
+
+    Raises `BadArgument` for a wrong argument.
 
     >>> fixes = {"id": ["a", "a", "b", "b"], "t": [0, 60, 0, 60]}
     >>> fixes |= {"x": [0.0, 600.0, 600.0, 0.0], "y": [0.0, 0.0, 30.0, 30.0]}
@@ -69,9 +75,17 @@ class Straight:
 class Velocity:
     """As each reading says, until the next reading of its key or for ``horizon``, whichever is first.
 
-    ``columns`` are the velocities along the dimensions of the value, in its unit a second; of a `Position` those east
-    and north, and up if there is an altitude, in metres a second. The variance of the error grows by ``noise`` squared
-    a second, where there is a vertical epsilon that of the horizontal one.
+    Arguments:
+    * ``columns``: the velocities along the dimensions of the value, one column each, in its unit a second; of a
+      `Position` those east and north, and up if there is an altitude, in metres a second. A row without a finite
+      velocity is a reject.
+    * ``horizon``: how long a reading holds at most: text, a timedelta, or seconds; above 0.
+    * ``noise``: the variance of the error grows by its square a second, where there is a vertical epsilon that of the
+      horizontal one.
+
+    The object is the ``motion`` of a `Stream`.
+
+    Raises `BadArgument` for a wrong argument.
 
     >>> rows = pa.table({"id": ["a", "b"], "t": [0, 0], "x": [0.0, 10.0], "vx": [1.0, -1.0]})
     >>> motion = ap.Velocity("vx", horizon="10 seconds", noise=0.1)
@@ -107,9 +121,19 @@ class Velocity:
 class Course:
     """At a speed and a course, until the next reading of its key or for ``horizon``, whichever is first.
 
-    ``speed`` and ``course`` are columns: speed in ``unit``, course in degrees clockwise from north, which is +y. The
-    value is a `Position`, or has two dimensions, in metres; an altitude stays as it is. The variance of the error grows
-    by ``noise`` squared a second.
+    The value is a `Position`, or has two dimensions, in metres; an altitude stays as it is.
+
+    Arguments:
+    * ``speed``: the column of the speed, in ``unit``; one that is not finite, negative or above 3,000 m/s is a reject.
+    * ``course``: the column of the course, in degrees clockwise from north, which is +y; outside [0, 360] it is a
+      reject.
+    * ``horizon``: how long a reading holds at most: text, a timedelta, or seconds; above 0.
+    * ``unit``: of the speed: ``"m/s"``, ``"km/h"``, ``"knots"`` or ``"mph"``.
+    * ``noise``: the variance of the error grows by its square a second.
+
+    The object is the ``motion`` of a `Stream`.
+
+    Raises `BadArgument` for a wrong argument.
 
     >>> fixes = {"id": ["a", "b"], "t": [0, 0], "x": [0.0, 0.0], "y": [0.0, 900.0]}
     >>> fixes |= {"knots": [10.0, 10.0], "to": [0.0, 180.0]}  # head on

@@ -42,7 +42,13 @@ class Form(IntEnum):
 class Exact:
     """A position without error: d numeric columns, or one column of lists of d numbers, a vector.
 
-    Vectors have up to 4,096 numbers, the same in all rows; others are rejects.
+    Arguments:
+    * ``columns``: the names of the d numeric columns, in the unit of epsilon; or of one column of lists of numbers.
+      Vectors have up to 4,096 numbers, the same in all rows; others are rejects.
+
+    The object is the ``value`` of a `Stream`, and so is the name of a column alone.
+
+    Raises `BadArgument` for a wrong argument, such as a column named twice.
 
     >>> import appulse as ap
     >>> ap.Exact("x", "y").columns, ap.Exact("embedding").columns
@@ -69,10 +75,18 @@ class Vectors(Exact):
 @checked
 @dataclass(frozen=True)
 class Samples:
-    """Weighted samples: ``column`` of list<list<double>> (list<double> in one dimension), ``weights`` of list<double>.
+    """Weighted samples: each row is one of several positions, each with a probability.
 
-    Equal weights if ``weights`` is omitted. Weights sum to the object's existence probability, at most 1. ``names``
-    are the dimensions' names in conditions and metrics, and fix their number.
+    Arguments:
+    * ``column``: of list<list<double>> (list<double> in one dimension): n samples of d coordinates.
+    * ``weights``: a column of list<double>, the n probabilities. They sum to the object's existence probability, at
+      most 1. None: equal weights.
+    * ``names``: the dimensions' names in conditions and metrics; they fix the number of dimensions. None: the column's
+      name, with ``_1``, ``_2``, ... where there are several dimensions.
+
+    The object is the ``value`` of a `Stream`.
+
+    Raises `BadArgument` for a wrong argument.
 
     >>> rows = pa.table({"id": [1, 2], "t": [0, 0], "at": [[0.0, 3.0], [0.5]], "w": [[0.6, 0.3], [1.0]]})
     >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Samples("at", weights="w", names=("x",)))
@@ -97,15 +111,21 @@ class Samples:
 class Gaussian:
     """Normal noise around d columns.
 
-    Give one of these, each part a column or a number:
+    Give one of ``sigma``, ``covariance`` and ``ellipse``, each part a column or a number.
 
-    * ``sigma``: one standard deviation for all dimensions, or one per dimension;
-    * ``covariance``: the upper triangle of the covariance matrix, row by row, such as ``("sxx", "sxy", "syy")``;
-    * ``ellipse``, in two dimensions: the two semi-axes at one standard deviation, and the angle of the first of them in
+    Arguments:
+    * ``columns``: the names of the d numeric columns of the mean.
+    * ``sigma``: one standard deviation for all dimensions, or one per dimension, in the unit of the columns.
+    * ``covariance``: the upper triangle of the covariance matrix, row by row, such as ``("sxx", "sxy", "syy")``. A
+      matrix that is not positive semidefinite is a reject.
+    * ``ellipse``: in two dimensions, the two semi-axes at one standard deviation, and the angle of the first of them in
       degrees, clockwise from the second dimension (from north, where the dimensions are east and north).
+    * ``samples``: the number of deterministic points where samples are needed. Pairs are answered in closed form where
+      all dimensions share one sigma, and by quadrature to 1e-9 in up to three dimensions, else at these points.
 
-    A matrix that is not positive semidefinite is a reject. Pairs are answered in closed form where all dimensions share
-    one sigma, and by quadrature to 1e-9 in up to three dimensions, else at ``samples`` deterministic points.
+    The object is the ``value`` of a `Stream`.
+
+    Raises `BadArgument` for a wrong argument, such as two of the three errors, or none.
 
     >>> import appulse as ap
     >>> ap.Gaussian("x", "y", ellipse=("major", "minor", "angle")).columns
@@ -168,7 +188,16 @@ class Gaussian:
 @checked
 @dataclass(frozen=True, init=False)
 class Ball:
-    """Uniform in a ball around d columns; ``radius`` a column or a number; ``samples`` deterministic points.
+    """Uniform in a ball around d columns.
+
+    Arguments:
+    * ``columns``: the names of the d numeric columns of the centre.
+    * ``radius``: a column or a number, in the unit of the columns; 0 is an exact point.
+    * ``samples``: the number of deterministic points that stand for the ball.
+
+    The object is the ``value`` of a `Stream`.
+
+    Raises `BadArgument` for a wrong argument.
 
     >>> rows = pa.table({"id": [1, 2], "t": [0, 0], "x": [0.0, 3.0], "y": [0.0, 0.0]})
     >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Ball("x", "y", radius=1.0))
@@ -194,9 +223,16 @@ class Ball:
 class Incomplete:
     """d numeric columns, some of them missing (null or NaN) in some rows; needs an imputer, which makes samples of it.
 
-    A row that lacks all of them is a reject. ``sigma`` is the standard deviation of a normal error that each attribute
-    has, known or filled: one for all, or one per column. Rows are then at least 64 deterministic points. Ren et al.
-    2019, Definition 2.1.
+    Arguments:
+    * ``columns``: the names of the d numeric columns, the attributes. A row that lacks all of them is a reject.
+    * ``sigma``: the standard deviation of a normal error that each attribute has, known or filled: one number for all,
+      or one per column. If it is above 0, rows are at least 64 deterministic points.
+
+    The object is the ``value`` of a `Stream`.
+
+    Raises `BadArgument` for a wrong argument.
+
+    Ren et al. 2019, Definition 2.1.
 
     >>> known = pa.table({"x": [1.0, 2.0, 3.0], "y": [10.0, 20.0, 30.0]})
     >>> rows = pa.table({"id": [1], "t": [0], "x": [2.1], "y": pa.array([None], pa.float64())})
@@ -232,26 +268,30 @@ MOST_ERROR = 100_000.0
 @checked
 @dataclass(frozen=True)
 class Position:
-    """A place on the Earth: latitude and longitude in degrees, in the columns ``lat`` and ``lon``.
+    """A place on the Earth: latitude and longitude in degrees.
 
-    ``sigma`` (metres; a column or a number) is the standard deviation of the error in each horizontal direction, normal
-    in the plane tangent to the Earth; 0 is exact, more than 100 km a reject. Distances are geodesics on the WGS 84
-    ellipsoid in metres, or with ``earth="sphere"`` great circles of radius 6,371,008.8 m. Longitudes are taken modulo
-    360; a latitude outside [-90, 90] is a reject.
+    Arguments:
+    * ``lat, lon``: the columns of latitude and longitude, in degrees. Longitudes are taken modulo 360; a latitude
+      outside [-90, 90] is a reject.
+    * ``sigma``: the standard deviation of the error in each horizontal direction, normal in the plane tangent to the
+      Earth, in metres; a column or a number. 0 is exact, more than 100 km a reject.
+    * ``ellipse``: takes the place of ``sigma`` where errors differ by direction: the two semi-axes in metres at one
+      standard deviation, and the angle of the first of them in degrees, clockwise from north; each a column or a
+      number. At a pole, the angle counts from the meridian of Greenwich.
+    * ``altitude``: a column of metres above the ellipsoid. Distances are then ``hypot(geodesic, difference of
+      altitudes)``.
+    * ``altitude_sigma``: the standard deviation of the altitude's error, in metres; a column or a number.
+    * ``earth``: ``"wgs84"``: distances are geodesics on the WGS 84 ellipsoid, in metres. ``"sphere"``: great circles of
+      radius 6,371,008.8 m. ``"sky"``: the celestial sphere: ``lat`` is a declination and ``lon`` a right ascension, in
+      degrees, and distances, deviations and semi-axes are in arc seconds; an ellipse is turned from north to east.
+    * ``geography``: takes the place of ``lat`` and ``lon``: a column of points of WGS 84, longitude first, as WKB, WKT,
+      GeoArrow, Spark's GEOGRAPHY or GEOMETRY, or shapely geometries in pandas. Conditions over positions with an error
+      name the coordinates ``geom_lat`` and ``geom_lon``, after a column ``geom``.
 
-    ``ellipse`` takes the place of ``sigma`` where errors differ by direction: the two semi-axes in metres at one
-    standard deviation, and the angle of the first of them in degrees, clockwise from north; each a column or a number.
-    At a pole, the angle counts from the meridian of Greenwich.
+    The object is the ``value`` of a `Stream`.
 
-    ``earth="sky"`` is the celestial sphere: ``lat`` is a declination and ``lon`` a right ascension, in degrees, and
-    distances, deviations and semi-axes are in arc seconds; an ellipse is turned from north to east.
-
-    With ``altitude``, a column of metres above the ellipsoid, distances are ``hypot(geodesic, difference of
-    altitudes)``; ``altitude_sigma`` is the deviation of its error (metres; a column or a number).
-
-    ``geography`` takes the place of ``lat`` and ``lon``: a column of points of WGS 84, longitude first, as WKB, WKT,
-    GeoArrow, Spark's GEOGRAPHY or GEOMETRY, or shapely geometries in pandas. Conditions over
-    positions with an error name the coordinates ``geom_lat`` and ``geom_lon``, after a column ``geom``.
+    Raises `BadArgument` for a wrong argument, such as a number above 100,000 for an error, and for arguments that
+    exclude each other.
 
     >>> import appulse as ap
     >>> ap.Position("lat", "lon", sigma="accuracy").columns

@@ -48,10 +48,16 @@ _Block: TypeAlias = Annotated[
 @checked
 @dataclass(frozen=True)
 class TimeWindow:
-    """Rows at most ``length`` older than the tick (0 = the same tick only).
+    """Rows at most ``length`` older than the tick.
 
-    ``length`` is text such as "10 seconds", a timedelta or a number of seconds; ``per_stream`` gives streams, by
-    name, windows of their own.
+    Arguments:
+    * ``length``: text such as "10 seconds", a timedelta or a number of seconds; 0 = the same tick only.
+    * ``per_stream``: a mapping from names of streams (for `sensor_join` from sensors) to windows of their own, as
+      ``length``, which holds for all others.
+
+    The object is the ``window`` of a call; a duration alone is a window of that length.
+
+    Raises `BadArgument` for a wrong argument, and a call for a name that is no stream of it.
 
     >>> ap.TimeWindow("10 seconds")
     TimeWindow(length='10 seconds', per_stream=None)
@@ -78,6 +84,13 @@ class TimeWindow:
 class CountWindow:
     """Of each stream its newest ``size`` rows, the newest included.
 
+    Arguments:
+    * ``size``: a number of rows, at least 1.
+
+    The object is the ``window`` of a call.
+
+    Raises `BadArgument` for a wrong argument.
+
     >>> rows = pa.table({"id": [1, 2, 3], "t": [0, 1, 2], "x": [0.0, 5.0, 0.0]})
     >>> stream = ap.Stream(rows, key="id", time="t", value="x")
     >>> ap.self_join(stream, epsilon=1, probability=1, window=ap.CountWindow(2)).num_rows  # 1 is gone when 3 comes
@@ -94,9 +107,18 @@ class CountWindow:
 class UncertainCountWindow:
     """Of each stream the fewest newest rows of which ``size`` exist with probability at least ``confidence``.
 
-    ``method`` is how that is computed: "exact", or by the approximations "refined-normal", "normal" and "poisson".
-    ``max_rows`` caps the window. With ``confidence=1`` nothing short of ``size`` certain rows will do. Dallachiesa et
-    al. 2015, Eq. 4.
+    Arguments:
+    * ``size``: a number of rows, at least 1.
+    * ``confidence``: a probability in (0, 1]. With 1 nothing short of ``size`` certain rows will do.
+    * ``method``: how the probability is computed: ``"exact"``, or by the approximations ``"refined-normal"``,
+      ``"normal"`` and ``"poisson"``.
+    * ``max_rows``: caps the window: a number of rows, at least ``size``. None: no cap.
+
+    The object is the ``window`` of a call.
+
+    Raises `BadArgument` for a wrong argument.
+
+    Dallachiesa et al. 2015, Eq. 4.
 
     >>> window = ap.UncertainCountWindow(2, confidence=0.95, max_rows=100)
     >>> window.size, window.confidence
@@ -122,9 +144,19 @@ class DeltaWindow:
     """Of each stream the newest rows whose ``column`` lies within ``bound`` of its newest row's.
 
     Once per tick, after its rows are in, the oldest row goes while its value lies more than ``bound`` away; once gone
-    it never comes back. Where ``column`` is a dimension of the stream's uncertain value, ``confidence`` is needed: it
-    goes while that is so with at least this probability, given that both rows exist. Dallachiesa et al. 2015, section
-    3 and future work.
+    it never comes back.
+
+    Arguments:
+    * ``column``: a numeric column, or a dimension of the stream's uncertain value.
+    * ``bound``: the largest difference, in the unit of the column; at least 0.
+    * ``confidence``: a probability in (0, 1], needed where ``column`` is a dimension of an uncertain value: the oldest
+      row goes while it lies more than ``bound`` away with at least this probability, given that both rows exist.
+
+    The object is the ``window`` of a call.
+
+    Raises `BadArgument` for a wrong argument.
+
+    Dallachiesa et al. 2015, section 3 and future work.
 
     >>> rows = pa.table({"id": [1, 2, 3], "t": [0, 1, 2], "km": [0.0, 40.0, 160.0], "x": [0.0, 0.0, 0.0]})
     >>> stream = ap.Stream(rows, key="id", time="t", value="x")
@@ -141,9 +173,15 @@ class DeltaWindow:
 @checked
 @dataclass(frozen=True)
 class TumblingWindow:
-    """Consecutive blocks: of ``length`` rows of each stream if that is a whole number, else of time.
+    """Consecutive blocks, of rows or of time.
 
-    Blocks of time, such as "1 minute" or a timedelta, are counted from 1970-01-01T00:00 UTC (from 0 for numbers).
+    Arguments:
+    * ``length``: a whole number: blocks of so many rows of each stream. Text such as "1 minute", or a timedelta: blocks
+      of time, counted from 1970-01-01T00:00 UTC (from 0 for numbers); above 0.
+
+    The object is the ``window`` of a call.
+
+    Raises `BadArgument` for a wrong argument.
 
     >>> rows = pa.table({"id": [1, 2, 3], "t": [10, 50, 70], "x": [0.0, 0.0, 0.0]})
     >>> stream = ap.Stream(rows, key="id", time="t", value="x")
