@@ -46,22 +46,32 @@ _SHIFTS = (0.381966, 0.618034, 0.236068, 0.763932)
 class AutoImputer:
     """Chooses imputers for each stream: known values are masked, and those that fill them best fill the holes together.
 
-    ``repository`` is any frame of complete rows, default the stream's own rows, complete or not. ``sample`` consecutive
-    rows of the stream are tested; masked is what rows some way off lack, so that gaps are as they occur, and what
-    streams beside it lack at that time, so that these help no more than in real gaps. Each round
-    learns anew from what is left: an imputer learns from the rows that have what it needs, and copies of masked rows
-    are left out of the repository. Where that holds at least half of the stream's complete rows, copies of rows with
-    holes are left out for good. The score is the mean CRPS in deviations (`Score`); an imputer that is far
-    behind is not tried further, and rules are not searched for unless the nearest rows fill best. The best four, as
-    far as their scores are within 1.5 times the best one, fill each hole together: samples of all, each with a
-    weight that falls with the fourth power of the score. Which one is best by a few masked values is often chance;
-    their mixture is rarely worse than the best of them. ``scores`` and ``weights`` are by name after a call,
-    ``dropped`` has the imputers that could not be tried, and why; `explain` has all of it.
+    Arguments:
+    * ``repository``: any frame of complete rows. None: the stream's own rows, complete or not.
+    * ``sample``: how many consecutive rows of the stream are tested.
+    * ``rules``: the dependencies to fill by, a list of `DifferentialDependency`; they are not checked again. None:
+      those found on the repository.
+    * ``locations``: those of `SpatialImputer`, which is tried where they are given.
 
-    Several holes of a row are filled together. Attributes that are never there are filled with values of the
-    repository, or of the stream's other partitions; without any they make rejects. ``rules`` are the dependencies to
-    fill by, default those found on the repository; they are not checked again. ``locations`` are those of
-    `SpatialImputer`, which is tried where they are given. It needs whole frames.
+    Masked is what rows some way off lack, so that gaps are as they occur, and what streams beside it lack at that time,
+    so that these help no more than in real gaps. Each round learns anew from what is left: an imputer learns from the
+    rows that have what it needs, and copies of masked rows are left out of the repository. Where that holds at least
+    half of the stream's complete rows, copies of rows with holes are left out for good. The score is the mean CRPS in
+    deviations (`Score`); an imputer that is far behind is not tried further, and rules are not searched for unless the
+    nearest rows fill best.
+
+    The best four, as far as their scores are within 1.5 times the best one, fill each hole together: samples of all,
+    each with a weight that falls with the fourth power of the score. Which one is best by a few masked values is often
+    chance; their mixture is rarely worse than the best of them. Several holes of a row are filled together. Attributes
+    that are never there are filled with values of the repository, or of the stream's other partitions; without any they
+    make rejects.
+
+    The object is the ``imputer`` of `impute` and of joins, as ``"auto"`` is; it needs whole frames. ``scores`` and
+    ``weights`` are by name after a call, ``dropped`` has the imputers that could not be tried, and why; `explain` has
+    all of it.
+
+    Raises `BadArgument` for a wrong argument or an unfit repository, and in a call where no imputer can be tried or
+    rows come piece by piece.
 
     >>> xs = [float(i) for i in range(60)]
     >>> rows = pa.table({"id": range(60), "t": range(60), "x": xs, "y": [2 * x for x in xs[:-1]] + [None]})

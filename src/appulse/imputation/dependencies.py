@@ -53,10 +53,20 @@ _Ranges: TypeAlias = Annotated[
 class DifferentialDependency:
     """Rows that differ by at most these tolerances in the determinants differ by at most ``tolerance`` in another.
 
-    ``determinants`` maps attributes to tolerances, each in its attribute's unit: ``{"temperature": 0.5, "light": 40}``.
-    The rule says so of at least the share ``confidence`` of such pairs. ``where`` maps attributes to closed ranges
-    ``(low, high)``, of which both rows have to lie inside: a conditional dependency. Comparisons are inclusive, with
-    the tolerance of `within`. Raises `BadArgument`.
+    Comparisons are inclusive, with the tolerance of `within`.
+
+    Arguments:
+    * ``determinants``: a mapping from attributes to tolerances, each in its attribute's unit: ``{"temperature": 0.5,
+      "light": 40}``.
+    * ``dependent``: the attribute that they determine.
+    * ``tolerance``: of the dependent, in its unit; at least 0.
+    * ``confidence``: the rule says so of at least this share of such pairs, in (0, 1].
+    * ``where``: a mapping from attributes to closed ranges ``(low, high)``, of which both rows have to lie inside: a
+      conditional dependency.
+
+    The object is one of the ``rules`` of `DependencyImputer` and `AutoImputer`.
+
+    Raises `BadArgument` for a wrong argument, such as a dependent that is among the determinants.
 
     Song & Chen 2011; Ren et al. 2019, Definition 2.3.
 

@@ -72,18 +72,25 @@ _Row: TypeAlias = Annotated[
 class DependencyImputer:
     """Fills what is missing with what the matching rows of a repository have there.
 
-    ``repository`` is any frame of complete rows, ``rules`` differential dependencies, which have to hold on it. An
-    attribute is filled by the first combination of rules, in the order of its lattice, whose determinants were observed
-    and that at least one row matches; its values weigh as often as they occur among the matches. Where no row matches
-    any, it is the distribution over the whole repository, reported as ``"marginal"``, in at most ``marginal`` values,
-    at evenly spaced quantiles. Several missing attributes are independent of each other, or with ``joint=True`` filled
-    from the same rows, by at most ten rules, the first of each attribute; so are those of a row that would have more
-    than 16,777,216 combinations, and `explain` has their number. ``instances`` caps the samples of a row: an
-    approximation, by quantiles of each attribute. What fills a row depends on the row, the rules and the repository
-    alone.
+    An attribute is filled by the first combination of rules, in the order of its lattice, whose determinants were
+    observed and that at least one row matches; its values weigh as often as they occur among the matches. What fills a
+    row depends on the row, the rules and the repository alone.
 
-    ``verified`` is the outcome of a former check of the rules; given, they are not checked again. Raises `BadArgument`
-    for a rule that does not hold, with two rows against it.
+    Arguments:
+    * ``repository``: any frame of complete rows.
+    * ``rules``: a list of `DifferentialDependency`, at most 62, which have to hold on the repository.
+    * ``joint``: fills several missing attributes from the same rows, by at most ten rules, the first of each attribute.
+      False: they are independent of each other, but for rows that would have more than 16,777,216 combinations: these
+      are filled as with True, and `explain` has their number.
+    * ``marginal``: where no row matches any combination, the fill is the distribution over the whole repository,
+      reported as ``"marginal"``, in at most so many values, at evenly spaced quantiles.
+    * ``instances``: caps the samples of a row: an approximation, by quantiles of each attribute. None: no cap.
+    * ``verified``: the outcome of a former check of the rules; given, they are not checked again.
+
+    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+
+    Raises `BadArgument` for a wrong argument, an unfit repository, and a rule that does not hold, with two rows against
+    it.
 
     Ren et al. 2019, sections 2.2 and 3.
 

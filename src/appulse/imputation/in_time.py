@@ -56,9 +56,15 @@ class AroundFill(SimpleFill):
 class LastValueImputer:
     """Fills a hole with the attribute's last value before it in the stream, within its partition.
 
-    Rows before the first value take the first one that comes, within ``wait`` of them; where none ever does, they are
-    rejects. In a stream a row before the first value holds up the rows behind it in its partition. Calls behind
-    others in a streaming query of Spark's need to know for how long: give ``wait``.
+    Arguments:
+    * ``wait``: rows before the first value take the first one that comes, within this time of them: text, a timedelta,
+      or seconds; where none ever does, they are rejects. In a stream a row before the first value holds up the rows
+      behind it in its partition. Calls behind others in a streaming query of Spark's need to know for how long: give
+      ``wait``. None: for ever.
+
+    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+
+    Raises `BadArgument` for a wrong argument.
 
     >>> rows = pa.table({"id": [1, 1, 1], "t": [0, 10, 20], "x": [1.0, None, 3.0], "y": [5.0, 5.0, 5.0]})
     >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
@@ -86,12 +92,19 @@ _Speeds: TypeAlias = Annotated[
 class SpeedImputer:
     """Fills a hole with the values before and after it in the stream, as far as a greatest speed lets them be.
 
-    ``speeds`` maps attributes to their greatest change in a second (infinite where not named). Each neighbour within
-    its partition is a candidate, with weight 1 / its distance in time; one that the other rules out, as it is further
-    off than the speed allows, is left out. A value that is more than ``wait`` later is none. In a stream a row waits
-    for the value after it, and holds up the rows behind it in its partition. Calls behind others in a streaming query
-    of Spark's need to know for how long: give ``wait``. What Ren et al. 2019 compare with as con+join, in our reading:
-    its text is lost.
+    Each neighbour within its partition is a candidate, with weight 1 / its distance in time; one that the other rules
+    out, as it is further off than the speed allows, is left out. What Ren et al. 2019 compare with as con+join, in our
+    reading: its text is lost.
+
+    Arguments:
+    * ``speeds``: a mapping from attributes to their greatest change in a second, at least 0; infinite where not named.
+    * ``wait``: a value that is more than this time later is none: text, a timedelta, or seconds. In a stream a row
+      waits for the value after it, and holds up the rows behind it in its partition. Calls behind others in a streaming
+      query of Spark's need to know for how long: give ``wait``. None: for ever.
+
+    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+
+    Raises `BadArgument` for a wrong argument, and in a call for a speed of an attribute that the value does not have.
 
     >>> rows = pa.table({"id": [1, 1, 1], "t": [0, 10, 20], "x": [1.0, None, 3.0], "y": [5.0, 5.0, 5.0]})
     >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))

@@ -29,11 +29,19 @@ class InterpolationImputer:
     """Fills a hole on the line between the values before and after it in the stream, give or take the errors of that.
 
     The errors are those of known values of the stream, each predicted from neighbours as far off, in rows, as those of
-    the hole: ``k`` quantiles of them. Where there is a neighbour on one side only, it is taken as it is; where
-    hardly any value has neighbours so far off, the hole is filled with quantiles of all values of the attribute. An
-    attribute without any value in its partition makes a reject. Attributes are filled independently, within their
-    partition, by at most 1,024 samples together; with ``joint=True`` together, by errors made in the same rows. It
-    needs whole frames.
+    the hole. Where there is a neighbour on one side only, it is taken as it is; where hardly any value has neighbours
+    so far off, the hole is filled with quantiles of all values of the attribute. An attribute without any value in its
+    partition makes a reject.
+
+    Arguments:
+    * ``k``: how many quantiles of the errors fill a hole, 1 to 65,536.
+    * ``joint``: fills attributes together, by errors made in the same rows. False: independently, within their
+      partition, by at most 1,024 samples together.
+
+    The object is the ``imputer`` of `impute` and of joins; it needs whole frames. ``bind`` returns what fills rows of
+    the attributes given.
+
+    Raises `BadArgument` for a wrong argument.
 
     >>> rows = pa.table({"id": [1, 1, 1], "t": [0, 10, 20], "x": [1.0, None, 3.0], "y": [5.0, 5.0, 5.0]})
     >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))

@@ -26,11 +26,19 @@ _FEW = 4096  # rows of which the nearest are found sooner by a look at all than 
 class RegressionImputer:
     """Fills holes with what a linear regression on the observed attributes predicts, give or take its errors nearby.
 
-    The regression is of least squares over a repository, for each set of holes; the errors are those it makes at the
-    ``3 * k`` rows nearest in the observed attributes, each in units of its deviation: every third of them in order, so
-    that ``k`` samples tell as much as three times as many would by chance. An attribute that never varies in the
+    The regression is of least squares over a repository, for each set of holes; an attribute that never varies in the
     repository is left out. All holes of a row are filled together. Samples are values that need not occur in the
     repository.
+
+    Arguments:
+    * ``repository``: any frame of complete rows.
+    * ``k``: the number of samples. They are the errors made at the ``3 * k`` rows nearest in the observed attributes,
+      each in units of its deviation: every third of them in order, so that ``k`` samples tell as much as three times as
+      many would by chance.
+
+    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+
+    Raises `BadArgument` for a wrong argument or an unfit repository.
 
     >>> known = pa.table({"x": [float(i) for i in range(40)], "y": [2.0 * i for i in range(40)]})
     >>> rows = pa.table({"id": [1], "t": [0], "x": [2.5], "y": pa.array([None], pa.float64())})

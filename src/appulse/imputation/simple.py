@@ -95,6 +95,13 @@ class _PointFill(SimpleFill):
 class MeanImputer:
     """Fills every hole with the attribute's mean over a repository of complete rows.
 
+    Arguments:
+    * ``repository``: any frame of complete rows.
+
+    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+
+    Raises `BadArgument` for an unfit repository.
+
     >>> known = pa.table({"x": [1.0, 2.0, 3.0, 4.0], "y": [10.0, 20.0, 30.0, 40.0]})
     >>> rows = pa.table({"id": [1], "t": [0], "x": [2.1], "y": pa.array([None], pa.float64())})
     >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
@@ -139,7 +146,14 @@ class ZeroFill:
 class PointImputer:
     """Fills holes by any object with ``transform(matrix)``, such as an imputer of scikit-learn that was fitted.
 
-    ``columns`` are those it was fitted on, in order; with a ``repository`` it is fitted here.
+    Arguments:
+    * ``model``: its ``transform`` takes a matrix (rows, attributes) with NaN in the holes, and returns one without.
+    * ``columns``: the attributes it was fitted on, in order; those of the stream's value.
+    * ``repository``: any frame of complete rows: the model is fitted here, on these. None: it was fitted before.
+
+    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+
+    Raises `BadArgument` for a wrong argument, an unfit repository, and in a call where the value has other attributes.
 
     >>> class Nines:
     ...     def transform(self, matrix):
@@ -179,6 +193,14 @@ class NearestImputer:
     never varies there is left out. Weights are 1 / distance; rows at no distance leave nothing to the others. All holes
     of a row are filled from the same rows.
 
+    Arguments:
+    * ``repository``: any frame of complete rows.
+    * ``k``: how many rows, at least 1.
+
+    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+
+    Raises `BadArgument` for a wrong argument or an unfit repository.
+
     >>> known = pa.table({"x": [1.0, 2.0, 3.0, 4.0], "y": [10.0, 20.0, 30.0, 40.0]})
     >>> rows = pa.table({"id": [1], "t": [0], "x": [2.1], "y": pa.array([None], pa.float64())})
     >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
@@ -201,9 +223,18 @@ class NearestImputer:
 class EditingRules:
     """Fills a hole from the rows of a repository that are equal in the determinants, once these are cut into bins.
 
-    ``rules`` maps an attribute to its determinants, ``bins`` an attribute to the width of its bins. Without an equal
-    row a hole is filled with its distribution over the whole repository, as ``"marginal"``. What Ren et al. 2019
-    compare with as er+join, in our reading: its text is lost.
+    What Ren et al. 2019 compare with as er+join, in our reading: its text is lost.
+
+    Arguments:
+    * ``repository``: any frame of complete rows.
+    * ``rules``: a mapping from an attribute to a list of its determinants.
+    * ``bins``: a mapping from an attribute to the width of its bins, above 0, in its unit; each determinant needs one.
+    * ``marginal``: without an equal row a hole is filled with its distribution over the whole repository, as
+      ``"marginal"``, in at most so many values.
+
+    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+
+    Raises `BadArgument` for a wrong argument or an unfit repository.
 
     >>> known = pa.table({"x": [1.0, 2.0, 3.0, 4.0], "y": [10.0, 20.0, 30.0, 40.0]})
     >>> rows = pa.table({"id": [1], "t": [0], "x": [2.1], "y": pa.array([None], pa.float64())})

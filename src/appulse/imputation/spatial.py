@@ -34,12 +34,20 @@ _Power: TypeAlias = Annotated[float, POSITIVE]
 class SpatialImputer:
     """Fills a hole with the mean of the row's other attributes, the nearer with more weight, give or take its errors.
 
-    ``locations`` maps attributes to coordinates in a plane, in any unit: the stations whose readings they are. Weights
-    are 1 / distance to the power of ``power``; stations at no distance leave nothing to the others. The errors are
-    those that this makes without the attributes of the holes, in rows that have these, where it predicted much the
-    same: ``k`` of the ``3 * k`` nearest, evenly. All holes of a row are filled together, with errors made in one row;
-    where hardly any row has all of them, independently. An attribute that is hardly ever there makes a reject. It
-    needs whole frames.
+    All holes of a row are filled together, with errors made in one row; where hardly any row has all of them,
+    independently. An attribute that is hardly ever there makes a reject.
+
+    Arguments:
+    * ``locations``: a mapping from attributes, at least two, to coordinates in a plane, in any unit: the stations whose
+      readings they are.
+    * ``power``: weights are 1 / distance to this power, above 0; stations at no distance leave nothing to the others.
+    * ``k``: the number of samples, 1 to 65,536. The errors are those that this makes without the attributes of the
+      holes, in rows that have these, where it predicted much the same: ``k`` of the ``3 * k`` nearest, evenly.
+
+    The object is the ``imputer`` of `impute` and of joins; it needs whole frames. ``bind`` returns what fills rows of
+    the attributes given.
+
+    Raises `BadArgument` for a wrong argument, and in a call for an attribute without a location.
 
     >>> a = [float(i) for i in range(30)]
     >>> rows = pa.table({"id": range(30), "t": range(30), "a": a, "b": [x + 1 for x in a[:-1]] + [None]})

@@ -46,16 +46,25 @@ class TimeRegressionImputer:
     Predicted is how far a value lies off the line between those before and after it: by ridge regression on how far the
     observed attributes of the row lie off theirs, their values, and the line's. It is learned from those rows of the
     stream that have what is asked for, with neighbours as many rows off as those of the hole; where hardly any have
-    neighbours so far off, by the observed attributes alone. The errors are those made (each row left out of its own
-    regression) at the ``3 * k`` rows most alike in these and in how far the neighbours lie apart, every third in order,
-    so they are small where the stream is calm. All holes of a row are filled together. An attribute without any value
-    in its partition makes a reject. It needs whole frames.
+    neighbours so far off, by the observed attributes alone. All holes of a row are filled together. An attribute
+    without any value in its partition makes a reject.
 
     A fill that knows less than the row's own attributes tell is calibrated on the average, and yet not in a join, which
     picks just those pairs whose observed attributes are close. For the same reason it may look at what it is joined
-    with: ``beside`` is another stream that measures the same world, as values (n, d) with NaN where something is
-    missing, and times in microseconds. Its values at the time of the row, where its nearest row has them, are
-    regressed on, too.
+    with.
+
+    Arguments:
+    * ``k``: the number of samples, 1 to 65,536. They are the errors made (each row left out of its own regression) at
+      the ``3 * k`` rows most alike in the observed attributes and in how far the neighbours lie apart, every third in
+      order, so they are small where the stream is calm.
+    * ``beside``: another stream that measures the same world: a pair of values (n, d), NaN where something is missing,
+      and n times in whole microseconds. Its values at the time of the row, where its nearest row has them, are
+      regressed on, too.
+
+    The object is the ``imputer`` of `impute` and of joins; it needs whole frames. ``bind`` returns what fills rows of
+    the attributes given.
+
+    Raises `BadArgument` for a wrong argument.
 
     >>> xs = [float(i % 7) for i in range(60)]
     >>> ys = [2 * x if i != 30 else None for i, x in enumerate(xs)]

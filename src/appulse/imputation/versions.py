@@ -31,8 +31,14 @@ class SavedImputer:
 
     In process and over batch frames that is the newest as of the call. A streaming query on Spark takes the newest as
     of each micro-batch, all of whose rows are filled by that one, also if the batch is answered again; metrics report
-    it as ``repository``. The folder has to be one that every worker can read and write. Rows that were filled stay as
-    they were. Raises `BadArgument` where the folder holds none.
+    it as ``repository``. Rows that were filled stay as they were.
+
+    Arguments:
+    * ``folder``: a path; every worker has to be able to read and write there.
+
+    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+
+    Raises `BadArgument` where the folder holds none, and `StorageError` where a worker does not see the folder.
 
     >>> import tempfile
     >>> known = pa.table({"x": [1.0, 2.0, 3.0], "y": [10.0, 20.0, 30.0]})
