@@ -158,7 +158,7 @@ def test_figures_replace_what_is_between_the_marks_and_nothing_else(
         text = page.read_text()
         assert text.startswith(f"before\n{run.begin}\n\n| figure |")
         assert text.endswith(f"\n\n{run.end}\nafter\n")
-        assert "old" not in text
+        assert "\nold\n" not in text
         assert "| 0.9 |" in text
         assert "| a job | a rival | 0.9 x |" in readme.read_text()
     page.write_text("no marks")
