@@ -144,8 +144,13 @@ def self_join(
 ) -> Result:
     """Unordered pairs of rows of one stream, the earlier on the left, no row with itself.
 
-    ``different`` names a column in which the two rows have to differ; null does not differ. With ``motion`` rows of one
-    key are never a pair. Everything else as in `similarity_join`.
+    Arguments:
+    * ``stream``: a stream. With ``motion`` rows of one key are never a pair.
+    * ``different``: a column in which the two rows have to differ; null does not differ.
+    * ``epsilon, probability, window, imputer, metric, scale, emit, probabilities, values, on_reject, options``: as in
+      `similarity_join`.
+
+    Returns the columns of `similarity_join`, and raises what that does.
 
     >>> rows = pa.table({"id": [1, 2, 3], "t": [0, 1, 2], "x": [0.0, 5.0, 0.4]})
     >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Gaussian("x", sigma=0.2))
@@ -319,9 +324,16 @@ def explain_pair(
 ) -> str:
     """Print, and return, why two rows are an answer or none: each bound with its numbers, and which one decided.
 
-    Rows are mappings of the streams' columns, or frames of one row; ``left`` and ``right`` describe the streams as for
-    `SimilarityJoin` (``right`` is ``left`` if not given), everything else is as in `similarity_join`. A time window is
-    checked against the rows' times; whether rows are in windows that go by rows depends on others, and is not reported.
+    Arguments:
+    * ``left_row, right_row``: mappings of the streams' columns, or frames of one row.
+    * ``left, right``: describe the streams as for `SimilarityJoin`; ``right`` is ``left`` if not given.
+    * ``window``: as in `similarity_join`. A time window is checked against the rows' times; whether rows are in windows
+      that go by rows depends on others, and is not reported. None: times do not matter.
+    * ``epsilon, probability, imputer, metric, scale, options``: as in `similarity_join`.
+
+    Returns the text that it prints.
+
+    Raises `BadArgument` for a wrong argument, and `BadInput` for a row that cannot be used.
 
     >>> stream = ap.Stream(None, key="id", time="t", value=ap.Gaussian("x", sigma=0.2))
     >>> here, there = {"id": 1, "t": 0, "x": 0.0}, {"id": 2, "t": 3, "x": 0.5}

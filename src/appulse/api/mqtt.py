@@ -36,17 +36,27 @@ def _broker(arguments: dict[str, Any]) -> Broker:
 class MqttReader:
     """Messages of an MQTT broker, in this process: each is on disk before the broker hears that it came.
 
-    ``topics`` are one or several, with ``+`` and ``#``; they are asked for with QoS 1. ``spool`` is a folder for
-    messages that are not settled yet, and for the name of the session, which the broker keeps while nobody reads.
-    Messages have offsets, from 0 on, that stay the same after any restart. ``password_env`` names a variable of the
-    environment.
+    Arguments:
+    * ``host, port``: of the broker.
+    * ``topics``: one or several, with ``+`` and ``#``; they are asked for with QoS 1.
+    * ``spool``: a folder for messages that are not settled yet, and for the name of the session, which the broker keeps
+      while nobody reads.
+    * ``client_id``: the name of the session. None: the one in the spool, at first one made up.
+    * ``username``: who reads, to the broker.
+    * ``password_env``: the variable of the environment that holds the password of ``username``.
+    * ``tls``: whether the connection is encrypted.
+    * ``distinct``: the broker sends again what it does not know to have arrived; ``"redelivered"`` leaves out what is
+      there already. A publisher may send a message twice, too: ``"payload"`` also leaves out messages that equal one of
+      the latest 20,000 in topic and payload, for payloads with a time or a number in them. ``"none"`` leaves out
+      nothing.
+    * ``most_bytes``: with more in the spool nothing more is read, until some are settled.
 
-    The broker sends again what it does not know to have arrived; ``distinct="redelivered"`` leaves out what is there
-    already. A publisher may send a message twice, too: ``"payload"`` also leaves out messages that equal one of the
-    latest 20,000 in topic and payload, for payloads with a time or a number in them. With more than ``most_bytes`` in
-    the spool nothing more is read, until some are settled.
+    The object is a context manager; messages have offsets, from 0 on, that stay the same after any restart. ``batches``
+    and ``read`` return tables with the columns ``topic, partition, offset, timestamp, value``, as those of Kafka, and
+    ``settle`` lets messages go.
 
-    Columns of messages: ``topic, partition, offset, timestamp, value``, as those of Kafka.
+    Raises `BadArgument` without the extra ``appulse[mqtt]`` and for a wrong argument, and `StorageError` where the
+    spool is in use or cannot be used, or the broker refuses the session.
 
     >>> import appulse as ap
     >>> def read(start):
@@ -54,9 +64,6 @@ class MqttReader:
     ...         for end, messages in reader.batches(start, wait=1.0):
     ...             print(messages["value"])  # do something with them, and write down `end`
     ...             reader.settle(end)
-
-    Raises `BadArgument` without the extra ``appulse[mqtt]``, and `StorageError` where the spool is in use, or the
-    broker refuses the session.
     """
 
     def __init__(
@@ -152,10 +159,18 @@ def mqtt_stream(
 ) -> Any:
     """Messages of an MQTT broker as a streaming Spark frame: ``topic, partition, offset, timestamp, value``.
 
-    Arguments are as in `MqttReader`. The driver receives and spools them, and hands them to tasks; the offsets are part
-    of the query's checkpoint, so each message is in its answers once, whatever is killed. ``most`` is how many a
-    micro-batch takes. `decode_messages` makes columns of them. Each query needs a spool of its own, on a disk of the
-    driver. Needs the extra ``appulse[mqtt]``.
+    The driver receives and spools them, and hands them to tasks; the offsets are part of the query's checkpoint, so
+    each message is in its answers once, whatever is killed.
+
+    Arguments:
+    * ``spark``: the session.
+    * ``spool``: as in `MqttReader`; each query needs a spool of its own, on a disk of the driver.
+    * ``most``: how many messages a micro-batch takes. None: all there are, as always before Spark 4.2.
+    * ``host, topics, port, client_id, username, password_env, tls, distinct, most_bytes``: as in `MqttReader`.
+
+    Returns a streaming Spark frame; `decode_messages` makes columns of its messages.
+
+    Raises `BadArgument` without the extra ``appulse[mqtt]`` and for a wrong argument.
 
     >>> import appulse as ap
     >>> def fixes(spark):

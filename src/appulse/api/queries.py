@@ -145,6 +145,16 @@ def ask(
 
     The answers are the same whether rows or queries come first.
 
+    Arguments:
+    * ``rows``: a stream.
+    * ``queries``: a frame, as in `match_queries`.
+    * ``probability, on_reject, options``: as in `match_queries`.
+
+    Returns a Spark frame for Spark frames, else a `pyarrow.Table`, with the columns ``query, key, time, probability``,
+    and ``values`` with ``select``, as `match_queries` does over one stream.
+
+    Raises as `match_queries` does.
+
     >>> conditions = ["celsius > 30", "celsius < 25 AND room = 'lab'"]
     >>> queries = pa.table({"query": ["hot", "cold"], "condition": conditions})
     >>> rows = pa.table({"id": [1, 2], "t": [0, 1], "celsius": [31.0, 20.0], "room": ["lab", "lab"]})
@@ -159,7 +169,8 @@ def ask(
 class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
     """Standing queries by hand, without Spark: they come and go, rows are pushed, answers come out at once.
 
-    Streams have ``frame=None``. Changes count from the next push on, and see all its rows. Over several streams a
+    Streams have ``frame=None``; other arguments are as in `match_queries`, and `change` takes its queries. `push` takes
+    rows, `drain` ends the streams. Changes count from the next push on, and see all its rows. Over several streams a
     query joins rows that are held by then, too: those in windows of queries that stood before it. Nothing is answered
     before every stream has shown its columns.
 

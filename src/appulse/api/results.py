@@ -56,10 +56,17 @@ _TABLES: Behind[TableResult] = Behind()
 
 @checked
 def rejects(result: Annotated[Result, RESULT]) -> Result:
-    """The rows of a call that could not be used: ``stream, key, time, reason, detail, values`` (JSON).
+    """The rows of a call that could not be used.
 
-    ``result`` is what the call returned, or what was made of it by selecting, filtering, slicing, sorting or renaming;
-    the rejects are those of the whole call. On a streaming result this raises: `start` writes rejects there.
+    Arguments:
+    * ``result``: what the call returned, or what was made of it by selecting, filtering, slicing, sorting or renaming;
+      the rejects are those of the whole call.
+
+    Returns a Spark frame for Spark frames, else a `pyarrow.Table`, with the columns ``stream, key, time, reason,
+    detail, values`` (JSON).
+
+    Raises `BadArgument` for what is not the result of a call, or has lost that, and for a streaming result: `start`
+    writes rejects there.
 
     >>> rows = pa.table({"id": [1, 2], "t": [0, 1], "x": [0.0, float("nan")]})
     >>> pairs = ap.self_join(ap.Stream(rows, key="id", time="t", value="x"), epsilon=1, probability=1, window=10)
@@ -77,10 +84,15 @@ def rejects(result: Annotated[Result, RESULT]) -> Result:
 def explain(result: _Result) -> Explanation:
     """How a call is carried out: streams, window, how probabilities come about, index, tiles.
 
-    ``result`` is as in `rejects`. The answer prints as text, shows as a table in a notebook, and has its parts as
-    fields. Of a join in process it also has the index that each stream's rows had and what others would have cost,
-    expected and actual pairs and answers, and how many pairs each bound decided. Warns where a stream is the output of
-    a join, whose answers are not independent where they share a row.
+    Arguments:
+    * ``result``: as in `rejects`; it may be streaming.
+
+    Returns an `Explanation`, which prints as text, shows as a table in a notebook, and has its parts as fields. Of a
+    join in process it also has the index that each stream's rows had and what others would have cost, expected and
+    actual pairs and answers, and how many pairs each bound decided. It warns where a stream is the output of a join,
+    whose answers are not independent where they share a row.
+
+    Raises `BadArgument` for what is not the result of a call, or has lost that.
 
     >>> rows = pa.table({"id": [1, 2], "t": [0, 1], "x": [0.0, 0.5]})
     >>> pairs = ap.self_join(ap.Stream(rows, key="id", time="t", value="x"), epsilon=1, probability=1, window=10)

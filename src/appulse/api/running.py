@@ -143,14 +143,17 @@ def listen(spark: Session, on_batch: _OnBatch | None = None, prometheus: _Port |
 def session(cores: _Cores | None = None, **settings: _Setting) -> Any:
     """A SparkSession with what appulse needs: on this machine, with a Java found or brought along, or on a cluster.
 
-    ``cores`` are those of this machine, by default all that this process may use. ``settings`` are Spark's own, by
-    their full names, and win over the defaults: ``ap.session(**{"spark.driver.memory": "8g"})``, or
-    ``ap.session(**{"spark.master": "spark://host:7077", "spark.cores.max": 8})``. On a cluster the workers need a
-    Python with appulse (``spark.pyspark.python``). A session that already runs is returned as it is, if it has what
-    appulse needs and what the call asks for.
+    Arguments:
+    * ``cores``: of this machine, at least 1; None: all that this process may use.
+    * ``settings``: Spark's own, by their full names; they win over the defaults: ``ap.session(**{"spark.driver.memory":
+      "8g"})``, or ``ap.session(**{"spark.master": "spark://host:7077", "spark.cores.max": 8})``. On a cluster the
+      workers need a Python with appulse (``spark.pyspark.python``).
+
+    Returns a SparkSession. One that already runs is returned as it is, if it has what appulse needs and what the call
+    asks for.
 
     Raises `SessionError` where the extra ``appulse[spark]`` is not installed, no Java runs Spark, or a session runs
-    with other settings.
+    with other settings, and `BadArgument` for a wrong argument, such as ``cores`` beside a cluster.
 
     >>> spark = ap.session(cores=2)  # doctest: +SKIP
     >>> spark.version >= "4.0"  # doctest: +SKIP

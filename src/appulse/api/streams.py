@@ -20,12 +20,17 @@ _Format: TypeAlias = Annotated[str, one_of("json", "avro")]
 def filter(stream: Described[Result], condition: str) -> Stream[Result]:  # noqa: A001 - the contract's name, used as ap.filter
     """The stream with those rows, and samples of rows, that satisfy a condition; nothing is computed yet.
 
-    ``condition`` is a SQL boolean expression over the stream's columns and the dimensions of its value: comparisons,
-    ``BETWEEN``, ``IN (...)``, ``IS [NOT] NULL``, ``AND``, ``OR``, ``NOT`` and arithmetic, such as ``"load > 20 AND room
-    IN ('a', 'b')"``. It holds where it is true, not where it is unknown. An uncertain row keeps the samples that
-    satisfy it, so its existence shrinks; a row left without any goes, and is no reject. A Gaussian or a ball whose
-    dimensions a condition names is its deterministic points from then on. Raises `BadArgument` with the position of
-    what cannot be read.
+    Arguments:
+    * ``stream``: with a frame, or without one for calls by hand.
+    * ``condition``: a SQL boolean expression over the stream's columns and the dimensions of its value: comparisons,
+      ``BETWEEN``, ``IN (...)``, ``IS [NOT] NULL``, ``AND``, ``OR``, ``NOT`` and arithmetic, such as ``"load > 20 AND
+      room IN ('a', 'b')"``. It holds where it is true, not where it is unknown.
+
+    Returns a `Stream`. An uncertain row keeps the samples that satisfy the condition, so its existence shrinks; a row
+    left without any goes, and is no reject. A Gaussian or a ball whose dimensions a condition names is its
+    deterministic points from then on.
+
+    Raises `BadArgument` with the position of what cannot be read.
 
     Dallachiesa et al. 2015, section 3.2.
 
@@ -94,12 +99,19 @@ def decode_messages(
 ) -> Any:
     """The values of Kafka messages as columns, by a schema; what cannot be decoded is a reject of what comes next.
 
-    ``frame`` is read by ``spark.readStream.format("kafka")``, or by ``spark.read``. ``schema`` is Spark's, such as
-    ``"id STRING, ts TIMESTAMP, x DOUBLE"``, or of ``format="avro"`` the JSON of an Avro schema, which needs Spark's
-    package spark-avro. The frame has these columns, and ``_undecoded``: null, or of a message that is not as the schema
-    says, or empty, its ``topic``, ``partition``, ``offset`` and ``payload`` (text, or with ``base64`` bytes). A
-    `Stream` of the frame makes rejects of these: ``cannot be decoded``, the message among their ``values``. A frame
-    that decodes in its own way may have such a column, too.
+    Arguments:
+    * ``frame``: is read by ``spark.readStream.format("kafka")``, or by ``spark.read``; or is one of `mqtt_stream`.
+    * ``schema``: Spark's, such as ``"id STRING, ts TIMESTAMP, x DOUBLE"``, or of ``format="avro"`` the JSON of an Avro
+      schema.
+    * ``format``: ``"json"``, or ``"avro"``, which needs Spark's package spark-avro.
+
+    Returns a Spark frame (streaming if ``frame`` is) with the columns of the schema, and ``_undecoded``: null, or of a
+    message that is not as the schema says, or empty, its ``topic``, ``partition``, ``offset`` and ``payload`` (text, or
+    with ``base64`` bytes). A `Stream` of the frame makes rejects of these: ``cannot be decoded``, the message among
+    their ``values``. A frame that decodes in its own way may have such a column, too.
+
+    Raises `BadArgument` for a frame without the columns of messages or a schema that cannot be read, and `SessionError`
+    where Spark lacks the package.
 
     >>> messages = spark.readStream.format("kafka").options(**settings).load()  # doctest: +SKIP
     >>> frame = ap.decode_messages(messages, "id STRING, ts TIMESTAMP, x DOUBLE")  # doctest: +SKIP

@@ -41,7 +41,7 @@ class InterpolationImputer:
     The object is the ``imputer`` of `impute` and of joins; it needs whole frames. ``bind`` returns what fills rows of
     the attributes given.
 
-    Raises `BadArgument` for a wrong argument.
+    Raises `BadArgument` for a wrong argument, and in a call where rows come piece by piece.
 
     >>> rows = pa.table({"id": [1, 1, 1], "t": [0, 10, 20], "x": [1.0, None, 3.0], "y": [5.0, 5.0, 5.0]})
     >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))

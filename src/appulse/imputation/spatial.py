@@ -47,7 +47,8 @@ class SpatialImputer:
     The object is the ``imputer`` of `impute` and of joins; it needs whole frames. ``bind`` returns what fills rows of
     the attributes given.
 
-    Raises `BadArgument` for a wrong argument, and in a call for an attribute without a location.
+    Raises `BadArgument` for a wrong argument, and in a call for an attribute without a location or where rows come
+    piece by piece.
 
     >>> a = [float(i) for i in range(30)]
     >>> rows = pa.table({"id": range(30), "t": range(30), "a": a, "b": [x + 1 for x in a[:-1]] + [None]})

@@ -54,7 +54,7 @@ class TimeRegressionImputer:
     with.
 
     Arguments:
-    * ``k``: the number of samples, 1 to 65,536. They are the errors made (each row left out of its own regression) at
+    * ``k``: the number of samples, 1 to 65,536. The errors are those made (each row left out of its own regression) at
       the ``3 * k`` rows most alike in the observed attributes and in how far the neighbours lie apart, every third in
       order, so they are small where the stream is calm.
     * ``beside``: another stream that measures the same world: a pair of values (n, d), NaN where something is missing,
@@ -64,7 +64,7 @@ class TimeRegressionImputer:
     The object is the ``imputer`` of `impute` and of joins; it needs whole frames. ``bind`` returns what fills rows of
     the attributes given.
 
-    Raises `BadArgument` for a wrong argument.
+    Raises `BadArgument` for a wrong argument, and in a call where rows come piece by piece.
 
     >>> xs = [float(i % 7) for i in range(60)]
     >>> ys = [2 * x if i != 30 else None for i, x in enumerate(xs)]
