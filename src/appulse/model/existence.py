@@ -24,8 +24,9 @@ class Bursts:
     The object is the ``existence`` of a `Stream`. `similarity_join` of several streams takes it, and `window_aggregate`
     for sums, counts and frequent values over windows that are not uncertain.
 
-    Raises `BadArgument` for a wrong argument. Other calls with such a stream raise `NotBuilt`; a pair of consecutive
-    rows that does not allow the correlation is a `BadInput` that names its probabilities.
+    Raises `BadArgument` for a wrong argument. Other calls with such a stream raise `NotBuilt`. A pair of consecutive
+    rows that does not allow the correlation is a `BadInput` that names its probabilities, in aggregates and uncertain
+    windows, where it would change an answer.
 
     >>> import appulse as ap
     >>> ap.Stream(None, key="id", time="at", value="x", existence=ap.Bursts("p", correlation=0.8)).existence

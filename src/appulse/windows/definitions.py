@@ -147,14 +147,15 @@ class DeltaWindow:
     it never comes back.
 
     Arguments:
-    * ``column``: a numeric column, or a dimension of the stream's uncertain value.
+    * ``column``: without ``confidence`` a numeric column, taken to have no error; with it a dimension of the stream's
+      uncertain value. It has the same name in every stream.
     * ``bound``: the largest difference, in the unit of the column; at least 0.
-    * ``confidence``: a probability in (0, 1], needed where ``column`` is a dimension of an uncertain value: the oldest
-      row goes while it lies more than ``bound`` away with at least this probability, given that both rows exist.
+    * ``confidence``: a probability in (0, 1]: the oldest row goes while it lies more than ``bound`` away with at least
+      this probability, given that both rows exist.
 
     The object is the ``window`` of a call.
 
-    Raises `BadArgument` for a wrong argument.
+    Raises `BadArgument` for a wrong argument, and in a call for a column that is not there.
 
     Dallachiesa et al. 2015, section 3 and future work.
 
