@@ -20,7 +20,7 @@ test-spark: ## run a few tests on another Spark: VERSION=4.2 [PYTHON=python3.12]
 	@$(SETUP) test-spark $(VERSION) $(ARGS)
 
 rivals: ## make the environments of the benchmarks' contestants
-	@$(SETUP) bench aside
+	@$(SETUP) rivals
 
 lint: ## check style, format, types and import layers
 	@$(SETUP) lint

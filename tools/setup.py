@@ -86,6 +86,7 @@ COMMANDS: dict[str, list[list[str]]] = {
         ["python", "tools/check_package.py", "dist"],
     ],
     "docs-check": [["python", "tools/check_docs.py"]],
+    "rivals": [["python", "-m", "benchmarks.aside"]],
 }
 
 
