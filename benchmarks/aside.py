@@ -1,6 +1,6 @@
 """Contestants in environments of their own: scripts of ``rivals``, run beside us with the packages they need.
 
-python -m benchmarks.aside      makes all the environments
+``python -m benchmarks.aside`` makes all the environments.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def test_streams_beside_lack_what_they_lack_where_gaps_come_from(seed: int, n: i
 
 
 def test_streams_that_lack_the_same_at_once_help_no_more_than_they_can() -> None:
-    """Both measure the same, which nothing else tells, and lack it at the same times: beside is what tells nothing."""
+    """Both measure the same, which nothing else shows, and lack it at the same times: beside is what is no help."""
     chance = np.random.default_rng(7)
     values = chance.normal(size=(800, 2))
     lost = np.zeros(values.shape, bool)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from appulse.model.filled import Filled
     from appulse.model.meaning import Meaning
 
-_LEAST, _FEW = 8, 4  # errors that tell anything; streams of fewer than their product tell what they can
+_LEAST, _FEW = 8, 4  # errors that are enough; streams of fewer than their product are taken as they are
 _MOST_ERRORS = 256  # of lines to neighbours so far off
 _MOST_SAMPLES = 1024  # of a row: quantiles of few holes, coarser ones of many
 

@@ -33,7 +33,7 @@ class RegressionImputer:
     Arguments:
     * ``repository``: any frame of complete rows.
     * ``k``: the number of samples. The errors are those that it makes at the ``3 * k`` rows nearest in the observed
-      attributes, each in units of its deviation: every third of them in order, so that ``k`` samples tell as much as
+      attributes, each in units of its deviation: every third of them in order, so that ``k`` samples say as much as
       three times as many would by chance.
 
     The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.

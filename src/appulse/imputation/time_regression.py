@@ -49,13 +49,13 @@ class TimeRegressionImputer:
     neighbours so far off, by the observed attributes alone. All holes of a row are filled together. An attribute
     without any value in its partition makes a reject.
 
-    A fill that knows less than the row's own attributes tell is calibrated on the average, and yet not in a join, which
+    A fill that knows less than the row's own attributes show is calibrated on the average, and yet not in a join, which
     picks just those pairs whose observed attributes are close. For the same reason it may look at what it is joined
     with.
 
     Arguments:
     * ``k``: the number of samples, 1 to 65,536. The errors are those made (each row left out of its own regression) at
-      the ``3 * k`` rows most alike in the observed attributes and in how far the neighbours lie apart, every third in
+      the ``3 * k`` rows most similar in the observed attributes and in how far the neighbours lie apart, every third in
       order, so they are small where the stream is calm.
     * ``beside``: another stream that measures the same world: a pair of values (n, d), NaN where something is missing,
       and n times in whole microseconds. Its values at the time of the row, where its nearest row has them, are
@@ -151,7 +151,7 @@ class _Series:
         self._compare()
 
     def _compare(self) -> None:
-        """Learn which columns of another stream rows have, and which columns are alike, if they are many."""
+        """Learn which columns of another stream rows have, and which columns are similar, if they are many."""
         measured = self.known.copy()
         measured[:, : self.there.shape[1]] = False
         self.sets, which = np.unique(measured, axis=0, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Ridge regressions with the errors that they make at rows much alike, for many small sets of holes."""
+"""Ridge regressions with the errors that they make at similar rows, for many small sets of holes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 BY_LINES, BY_LINES_ALONE, ANYWHERE = 0, 1, 2
 #: Rows there are at least to be for each attribute that is learned from, and at all.
 ATTRIBUTES_ROWS, LEAST_ROWS = 4, 16
-#: Rows for each number that is regressed on: they are alike, as they follow each other. Of fewer than `SCANT` just the
-#: mean error is learned.
+#: Rows for each number that is regressed on: as they follow each other, they are similar. Of fewer than `SCANT`
+#: just the mean error is learned.
 ROWS_EACH, SCANT = 8, 3
 _MOST_ROWS = 2000  # to learn from
-_SMALL = 64  # streams of no more rows tell what they can
+_SMALL = 64  # streams of no more rows are learned from as they are
 
 
 class Series(NamedTuple):
@@ -60,10 +60,10 @@ def with_neighbours(there: Flags, group: Ints, holes: Ints, back: Ints, ahead: I
 def features(
     columns: Floats, time: Floats, at: Ints, holes: Ints, seen: Ints, back: Ints, ahead: Ints
 ) -> tuple[Floats, Floats]:
-    """Lines through the holes (n, holes) of rows ``at``, and what rows are alike by (n, 2 * seen + 2 * holes).
+    """Lines through the holes (n, holes) of rows ``at``, and what rows are compared by (n, 2 * seen + 2 * holes).
 
-    ``columns`` (columns, rows) lack nothing. Alike are: how far columns are off their lines, what they are, the lines
-    through the holes, and how far apart their ends are. All but the last are what is regressed on.
+    ``columns`` (columns, rows) lack nothing. Rows are compared by how far columns are off their lines, what they
+    are, the lines through the holes, and how far apart their ends are. All but the last are what is regressed on.
     """
     n, m, s = len(at), len(holes), len(seen)
     lines, found = np.empty((n, m)), np.empty((n, 2 * s + 2 * m))
@@ -282,7 +282,7 @@ def regressed(
 
     ``gaps`` (rows, 2 * holes) are how many rows before and after the neighbours are. Rows of one of the ``kinds`` of
     `find_ways` are ``order[first[i] : first[i + 1]]``: the regression is learned once. Predicted are values
-    `ANYWHERE`, else how far they are off lines; with the errors of the rows most alike, every third by the first hole.
+    `ANYWHERE`, else how far they are off lines; with errors of the most similar rows, every third by the first hole.
     """
     m, k = len(holes), found.shape[1]
     for i in range(len(kinds)):
@@ -291,7 +291,7 @@ def regressed(
         n, at = len(known), rows[own]
         learned, through = np.zeros((n, m)), np.full((len(own), m), 0.0 if n else np.nan)
         if way == ANYWHERE:
-            like, alike = _as_they_are(series.columns, known, seen), _as_they_are(series.columns, at, seen)
+            given, asked = _as_they_are(series.columns, known, seen), _as_they_are(series.columns, at, seen)
             p = len(seen)
         else:
             seen = seen[: 0 if way == BY_LINES_ALONE else len(seen)]
@@ -299,24 +299,24 @@ def regressed(
             same = np.empty((2, n, m), np.int64)
             same[0], same[1] = kinds[i, 0], kinds[i, 1]
             before, after = gaps[own][:, :m].copy(), gaps[own][:, m:].copy()
-            through, alike = features(series.columns, series.time, at, holes, seen, before, after)
-            learned, like = features(series.columns, series.time, known, holes, seen, same[0], same[1])
+            through, asked = features(series.columns, series.time, at, holes, seen, before, after)
+            learned, given = features(series.columns, series.time, known, holes, seen, same[0], same[1])
         if n == 0:
             for j in range(len(own)):
                 found[own[j]] = through[j]
             continue
         p = p if n >= SCANT * p else 0
         wanted = _as_they_are(series.columns, known, holes) - learned
-        weights, errors = ridge(np.ascontiguousarray(like[:, :p]), wanted, penalties)
+        weights, errors = ridge(np.ascontiguousarray(given[:, :p]), wanted, penalties)
         near = np.empty((len(own), 3 * k), np.int64)
-        if like.shape[1]:
-            near[:] = nearest_rows(like, alike, 3 * k)
+        if given.shape[1]:
+            near[:] = nearest_rows(given, asked, 3 * k)
         else:
             near[:] = np.arange(3 * k) * n // (3 * k)
         for j in range(len(own)):
             predicted = through[j] + weights[p]
             for c in range(p):
-                predicted += alike[j, c] * weights[c]
+                predicted += asked[j, c] * weights[c]
             by_first = np.argsort(errors[near[j], 0], kind="mergesort")
             for q in range(k):
                 found[own[j], q] = predicted + errors[near[j, by_first[3 * q + 1]]]

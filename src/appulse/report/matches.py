@@ -95,7 +95,7 @@ def middles(matches: Matches, rows: NDArray[np.int64], positions: pa.Table) -> t
     if "key" not in names or len(axes) != 2:
         raise BadArgument(
             f"The positions have the columns {', '.join(names)}. Give key, two columns of numbers, and, where keys of "
-            "streams are named alike, stream."
+            "streams have the same names, stream."
         )
     streams = [str(name) for name in positions["stream"].to_pylist()] if "stream" in names else None
     keys = [str(key) for key in positions["key"].to_pylist()]
