@@ -4,8 +4,10 @@
 set -euo pipefail
 job=$1 master=$2 archive=$(realpath "$3")
 shift 3
-python=$(python3 -c 'import sys; print(f"python{sys.version_info[0]}.{sys.version_info[1]}")')
-exec appulse run "$job" --master "$master" \
-    --conf spark.archives="$archive#appulse" \
-    --conf spark.executorEnv.PYTHONPATH=./appulse \
-    --conf spark.pyspark.python="$python" "$@"
+mapfile -t settings < <(python3 -c '
+import sys, pathlib
+from appulse.engines.packing import settings_of
+for name, value in settings_of(pathlib.Path(sys.argv[1])).items():
+    print("--conf", f"{name}={value}", sep="\n")
+' "$archive")
+exec appulse run "$job" --master "$master" "${settings[@]}" "$@"

@@ -10,6 +10,7 @@ import zipfile
 from importlib.util import cache_from_source
 from pathlib import Path
 
+import llvmlite
 import pyspark
 import pytest
 
@@ -88,10 +89,28 @@ def test_kernels_that_were_packed_are_known_again(tmp_path: Path, monkeypatch: p
     assert Path(told[1]).is_relative_to(tmp_path)
 
 
+def test_libraries_load_without_their_symbols(tmp_path: Path) -> None:
+    whole = max(Path(llvmlite.__file__).parent.rglob("*.so"), key=lambda file: file.stat().st_size)
+    loaded = packing.without_symbols(whole)
+    assert loaded is not None
+    assert 0 < len(loaded) < whole.stat().st_size
+    (tmp_path / "library.so").write_bytes(loaded)
+    load = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).LLVMPY_GetVersionInfo())"
+    ran = [
+        subprocess.run([sys.executable, "-c", load, file], capture_output=True, text=True, check=True)
+        for file in (str(whole), str(tmp_path / "library.so"))
+    ]
+    assert ran[0].stdout == ran[1].stdout != ""
+    (tmp_path / "text.so").write_text("INPUT(library.so)")
+    for other in (tmp_path / "text.so", Path(packing.__file__)):
+        assert packing.without_symbols(other) is None
+
+
 def test_archives_are_what_spark_unpacks(tmp_path: Path) -> None:
     with pytest.raises(ap.BadArgument, match=r"ends in '.zip'. Spark unpacks .tar.gz and .tgz"):
         packing.pack(tmp_path / "appulse.zip")
     settings = packing.settings_of(tmp_path / "a.tgz")
     assert settings["spark.archives"] == f"{tmp_path}/a.tgz#appulse"
     assert settings["spark.executorEnv.PYTHONPATH"] == "./appulse"
+    assert "-XX:+UseParallelGC" in settings["spark.executor.extraJavaOptions"].split()
     assert "-XX:Tier4BackEdgeThreshold=400000" in settings["spark.executor.extraJavaOptions"].split()
