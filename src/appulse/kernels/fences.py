@@ -8,7 +8,7 @@ import numpy as np
 
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.near_regions import Curve, Reach, Readings, nearby
-from appulse.kernels.region_matches import chance_bounds, decided_by, next_readings, place_chance
+from appulse.kernels.region_matches import decided_by, next_readings, place_chance
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -116,42 +116,6 @@ def _holds(terms: Terms, fence: int, row: int, time: int) -> bool:
 
 
 @exact_kernel
-def _settle(
-    own: Ints, best: Floats, k: int, regions: Regions, readings: Readings, earth: Earth, on_earth: bool
-) -> None:
-    """Have the highest probability of a visit, of which one reading may have a higher one."""
-    if best[k, 2] > best[k, 0]:
-        best[k, 0] = max(best[k, 0], place_chance(regions, own[k, 1], readings, own[k, 7], earth, on_earth))
-    own[k, 7] = -1
-
-
-@exact_kernel
-def _offer(
-    own: Ints,
-    best: Floats,
-    k: int,
-    r: int,
-    low: float,
-    most: float,
-    regions: Regions,
-    readings: Readings,
-    earth: Earth,
-    on_earth: bool,
-) -> None:
-    """One more reading of a visit may have the highest probability: one waits, which later ones may make needless."""
-    if own[k, 7] >= 0 and low < best[k, 2]:
-        if most > best[k, 2]:
-            p = place_chance(regions, own[k, 1], readings, r, earth, on_earth)
-            best[k, 0] = max(best[k, 0], p)
-            if best[k, 2] <= best[k, 0]:
-                own[k, 7] = -1
-            return
-        _settle(own, best, k, regions, readings, earth, on_earth)
-    if most > best[k, 0]:
-        own[k, 7], best[k, 2] = r, most
-
-
-@exact_kernel
 def watch(
     index: RegionIndex,
     regions: Regions,
@@ -172,8 +136,7 @@ def watch(
     happened = Events(np.empty((room, 4), np.int32), np.empty((room, 2), np.int64), np.empty((room, width)))
     events = 0
     kept, highest, going = np.empty((64, 7), np.int64), np.empty((64, 2)), 0
-    # Of a visit also the reading that may have the highest probability, -1: none, and what that is at most.
-    own, best, inside = np.empty((8, 8), np.int64), np.empty((8, 3)), 0
+    own, best, inside = np.empty((8, 7), np.int64), np.empty((8, 2)), 0
     near, begin, upto = nearby(index, regions, curve, readings, 0, 0, rules.reach, earth, on_earth), 0, 0
     # Of each fence the last reading that it is near to, counted from 1, and where that stands; 0 once dealt with.
     mark, where = np.zeros(regions.radius.shape[0], np.int64), np.empty(regions.radius.shape[0], np.int64)
@@ -187,7 +150,7 @@ def watch(
         while v < visits.whole.shape[0] and visits.whole[v, 0] == thing:
             if inside == own.shape[0]:
                 own, best = _more(own, best)
-            own[inside, :7], own[inside, 7], best[inside, :2] = visits.whole[v], -1, visits.real[v]
+            own[inside], best[inside] = visits.whole[v], visits.real[v]
             inside += 1
             v += 1
         while True:
@@ -230,39 +193,29 @@ def watch(
                     elif exact or (limited and not _holds(terms, fence, rows[r], time)):
                         p = 0.0
                     mark[fence] = 0
-                    low, most = 0.0, 1.0
-                    if p < 0.0 and (decided < 0 or (rules.highest and best[k, 0] < exists)):
-                        low, most = chance_bounds(regions, fence, readings, r, on_earth)
-                        if decided < 0:
-                            decided = 1 if low >= rules.leave else 0 if most < rules.leave else -1
+                    if decided < 0 or (p < 0.0 and rules.highest and best[k, 0] < exists):
+                        p = place_chance(regions, fence, readings, r, earth, on_earth, on_earth)
                     if decided < 0:
-                        p = place_chance(regions, fence, readings, r, earth, on_earth)
                         decided = 1 if p >= rules.leave else 0
                     stays = decided == 1 or rules.leave <= 0.0
                     # A dwell reports the probability of the last reading before it, perhaps in a later call.
                     ahead = r + 1 < n and readings.thing[r + 1] == thing and readings.time[r + 1] < due
                     if p < 0.0 and not rules.highest and (not stays or (waits and not ahead)):
-                        p = place_chance(regions, fence, readings, r, earth, on_earth)
+                        p = place_chance(regions, fence, readings, r, earth, on_earth, on_earth)
                     own[k, 6] = rows[r]
                     if not stays:
-                        if own[k, 7] >= 0:
-                            _settle(own, best, k, regions, readings, earth, on_earth)
                         _record(happened, events, own, best, k, EXIT, time, p)
                         events += 1
                         continue
                     own[k, 4] += 1
-                    if p < 0.0 and rules.highest and best[k, 0] < min(exists, most):
-                        _offer(own, best, k, r, low, min(exists, most), regions, readings, earth, on_earth)
                     best[k, 0], best[k, 1] = max(best[k, 0], p), p
                     if waits and due == time:
                         _record(happened, events, own, best, k, DWELL, due, p)
                         events, own[k, 3] = events + 1, 1
-                elif own[k, 7] >= 0:
-                    _settle(own, best, k, regions, readings, earth, on_earth)
                 if stay < k:
-                    for column in range(8):
+                    for column in range(7):
                         own[stay, column] = own[k, column]
-                    best[stay, 0], best[stay, 1], best[stay, 2] = best[k, 0], best[k, 1], best[k, 2]
+                    best[stay, 0], best[stay, 1] = best[k, 0], best[k, 1]
                 stay += 1
             inside = stay
             if at_end:
@@ -276,15 +229,8 @@ def watch(
                 decided = decided_by(near.free[at], exists, rules.enter)
                 if decided == 0:
                     continue
-                sure, most = exact or near.free[at] >= _SURE, exists
-                if decided < 0 or (rules.highest and not sure):
-                    low, most = chance_bounds(regions, fence, readings, r, on_earth)
-                    if decided < 0:
-                        decided = 0 if most < rules.enter else 1 if rules.highest and low >= rules.enter else -1
-                    if decided == 0:
-                        continue
-                later = rules.highest and decided == 1 and not sure
-                p = exists if sure else 0.0 if later else place_chance(regions, fence, readings, r, earth, on_earth)
+                sure = exact or near.free[at] >= _SURE
+                p = exists if sure else place_chance(regions, fence, readings, r, earth, on_earth, on_earth)
                 if p < rules.enter and decided < 0:
                     continue
                 if inside == own.shape[0]:
@@ -294,15 +240,15 @@ def watch(
                 own[inside, 0], own[inside, 1], own[inside, 2] = thing, fence, time
                 own[inside, 3], own[inside, 4] = 0, 1
                 own[inside, 5] = terms.ends[fence] if limited else NEVER
-                own[inside, 6], own[inside, 7] = rows[r], r if later else -1
-                best[inside, 0], best[inside, 1], best[inside, 2] = p, p, most
+                own[inside, 6] = rows[r]
+                best[inside, 0], best[inside, 1] = p, p
                 _record(happened, events, own, best, inside, ENTER, time, p)
                 events, inside = events + 1, inside + 1
             r += 1
         for k in range(inside):
             if going == kept.shape[0]:
                 kept, highest = _more(kept, highest)
-            kept[going], highest[going] = own[k, :7], best[k, :2]
+            kept[going], highest[going] = own[k], best[k]
             going += 1
     which, when, chances = happened
     return Events(which[:events], when[:events], chances[:events]), kept[:going], highest[:going]

@@ -13,8 +13,9 @@ import numpy as np
 
 from appulse.kernels.cells import packed_order
 from appulse.kernels.jit import exact_kernel, inlined_kernel
+from appulse.kernels.region_chances import chance
 from appulse.kernels.region_index import RegionIndex, candidates
-from appulse.kernels.regions import SURE, Regions, chance, covers, is_rasterised, raster_cell, raster_step
+from appulse.kernels.regions import SURE, Regions, covers, is_rasterised, raster_cell, raster_step
 from appulse.kernels.simd import lowest
 
 if TYPE_CHECKING:
@@ -305,8 +306,8 @@ def _in_disc(
     while left:
         f = lowest(left)
         r, bit = first + rows[f], np.uint32(1) << np.uint32(f)
-        x, y = readings.at[r, 0], readings.at[r, 1]
-        if chance(regions, i, x, y, readings.scale[r], readings.place[r], readings.spread[r], earth, on_earth) == 0.0:
+        at, scale, place, spread = readings.at, readings.scale, readings.place, readings.spread
+        if chance(regions, i, at, scale, place, spread, r, earth, on_earth) == 0.0:
             bits &= ~bit
         left &= ~bit
     return bits

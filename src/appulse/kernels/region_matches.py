@@ -9,7 +9,7 @@ import numpy as np
 
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.near_regions import TAIL, Curve, Near, Reach, Readings, nearby
-from appulse.kernels.regions import Regions, chance, mass_bounds
+from appulse.kernels.region_chances import chance, mass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats
     from appulse.kernels.geodesic import Earth
     from appulse.kernels.region_index import RegionIndex
+    from appulse.kernels.regions import Regions
 
 # Readings that are held against regions at once: at first, at most, and for how many matches there is room.
 _FEW, _MANY, _ROOM = 1 << 13, 1 << 20, 1 << 23
@@ -25,29 +26,22 @@ _CLEAR = 1e-9
 
 
 @exact_kernel
-def place_chance(regions: Regions, fence: int, readings: Readings, r: int, earth: Earth, on_earth: bool) -> float:
-    """Pr{inside} of a reading; on the Earth also of its copies beyond the 180th meridian."""
-    x, y = readings.at[r, 0], readings.at[r, 1]
-    scale, place, spread = readings.scale[r], readings.place[r], readings.spread[r]
-    total = chance(regions, fence, x, y, scale, place, spread, earth, on_earth)
-    if on_earth and math.isnan(regions.radius[fence]):
-        wide = TAIL / scale[0]
-        if x + wide >= 180.0:
-            total += chance(regions, fence, x - 360.0, y, scale, place, spread, earth, on_earth)
-        if x - wide <= -180.0:
-            total += chance(regions, fence, x + 360.0, y, scale, place, spread, earth, on_earth)
+def place_chance(
+    regions: Regions, fence: int, readings: Readings, r: int, earth: Earth, on_earth: bool, turns: bool
+) -> float:
+    """Pr{inside} of a reading; with ``turns`` also of its copies beyond the 180th meridian."""
+    at, scale = readings.at, readings.scale
+    across = scale[r, 0]
+    if across == np.inf or not math.isnan(regions.radius[fence]):
+        total = chance(regions, fence, at, scale, readings.place, readings.spread, r, earth, on_earth)
+        return float(total * readings.exists[r])
+    x, y, along, tilt = at[r, 0], at[r, 1], scale[r, 1], scale[r, 2]
+    total = mass(regions, fence, x, y, across, along, tilt)
+    if turns and x + TAIL / across >= 180.0:
+        total += mass(regions, fence, x - 360.0, y, across, along, tilt)
+    if turns and x - TAIL / across <= -180.0:
+        total += mass(regions, fence, x + 360.0, y, across, along, tilt)
     return float(min(1.0, total) * readings.exists[r])
-
-
-@exact_kernel
-def chance_bounds(regions: Regions, fence: int, readings: Readings, r: int, on_earth: bool) -> tuple[float, float]:
-    """Bounds on `place_chance`: close ones where a region has edges."""
-    exists, across = readings.exists[r], readings.scale[r, 0]
-    x, y = readings.at[r, 0], readings.at[r, 1]
-    if not math.isnan(regions.radius[fence]) or across == np.inf or (on_earth and abs(x) + TAIL / across >= 180.0):
-        return 0.0, exists
-    low, high = mass_bounds(regions, fence, x, y, readings.scale[r])
-    return low * exists, high * exists
 
 
 @inlined_kernel
@@ -108,16 +102,10 @@ def matches(
             exists = readings.exists[r]
             if near.free[at] == np.inf:
                 near.free[at] = exists
-            elif decided_by(near.free[at], exists, least) == 0 or (
-                least > 0.0 and chance_bounds(regions, i, readings, r, on_earth)[1] < least
-            ):
+            elif decided_by(near.free[at], exists, least) == 0:
                 near.free[at] = 0.0
-            elif turns:
-                near.free[at] = place_chance(regions, i, readings, r, earth, on_earth)
             else:
-                x, y = readings.at[r, 0], readings.at[r, 1]
-                scale, place, spread = readings.scale[r], readings.place[r], readings.spread[r]
-                near.free[at] = exists * chance(regions, i, x, y, scale, place, spread, earth, on_earth)
+                near.free[at] = place_chance(regions, i, readings, r, earth, on_earth, turns)
         for k in range(upto - begin):
             for at in range(near.begin[k], near.begin[k] + near.many[k]):
                 p = near.free[at]

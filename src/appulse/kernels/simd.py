@@ -143,6 +143,15 @@ def _shift(_context: Any, target: Any, at: Any, source: Any, begin: Any, many: A
     return types.void(target, types.int64, source, types.int64, types.int64), code
 
 
+def _fma(_context: Any, x: Any, y: Any, z: Any) -> Any:
+    def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.fma(*args)
+
+    real = types.float64
+    del x, y, z
+    return real(real, real, real), code
+
+
 #: ``meeting(data, at, least, most)``: a bit for each of the 16 ranges whose lows are the numbers from ``data[at]`` on,
 #: and whose highs follow them: whether it meets the range from ``least`` to ``most``. ``data`` is taken as flat.
 meeting = cast("Callable[[NDArray[np.int32], Whole, np.int32, np.int32], np.uint32]", intrinsic(_meeting))
@@ -164,3 +173,6 @@ close_2, close_3, close_4, close_5 = (cast("Lanes", _of_lanes(d, _closeness)) fo
 
 #: ``nearest_3``, likewise: the bit of the nearest of them, or the bits of several; 0 where none is close.
 nearest_3 = cast("Lanes", _of_lanes(3, _nearness))
+
+#: ``fma(x, y, z)``: x * y + z, rounded once, by every processor to the same bit.
+fma = cast("Callable[[float, float, float], float]", intrinsic(_fma))

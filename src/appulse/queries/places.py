@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from appulse.kernels.geodesic import Earth
-from appulse.kernels.regions import chances
+from appulse.kernels.region_chances import chances
 from appulse.model.covariance import whitening
 from appulse.model.positions import EARTHS, centred
 from appulse.model.regions import Regions, regions_of
