@@ -6,6 +6,7 @@ that the sample's have. Events of these readings are held against those of the t
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from appulse.kernels.near_regions import Readings
     from appulse.model.objects import Objects
     from appulse.model.regions import RegionSet
+    from appulse.operators.workers import Workers
 
 # Readings before and after a step whose means say whether the thing moved, and the square of how far apart, in
 # deviations, they are if it did: for one that stands still in 1 % of cases.
@@ -54,6 +56,7 @@ def advise(
     slack: int,
     draws: int,
     seed: int,
+    workers: Workers,
 ) -> list[Expected]:
     """What to expect of each choice of ``enter`` and ``leave`` over the time of the sample: means over the draws."""
     thing = things(rows.key, rows.group)
@@ -74,8 +77,7 @@ def advise(
         sharp = readings._replace(scale=exact, exists=np.ones(len(error)))
         truth = _visits(_moved(sharp, true_path, earth), regions, earth, 1.0, 1.0)
         seen = _moved(readings, seen_path, earth)
-        for k, (enter, leave) in enumerate(choices):
-            totals[k] += _held_against(_visits(seen, regions, earth, enter, leave), truth, slack)
+        totals += workers.map(partial(_rated, seen, truth, regions, earth, slack), choices)
     found = totals / draws
     return [
         Expected(high, low, found[k, 0], found[k, 1], found[k, 2], found[k, 3] / found[k, 4] if found[k, 4] else np.nan)
@@ -138,6 +140,18 @@ def _moves(thing: NDArray[np.int64], path: NDArray[np.float64], error: NDArray[n
     with np.errstate(divide="ignore", invalid="ignore"):
         square = np.where(apart == 0.0, 0.0, apart**2 / variance).sum(axis=1)
     return (square > _MOVED) if n else np.zeros(0, bool)
+
+
+def _rated(
+    seen: Readings,
+    truth: NDArray[np.int64],
+    regions: RegionSet,
+    earth: Earth | None,
+    slack: int,
+    choice: tuple[float, float],
+) -> tuple[float, float, float, float, float]:
+    """`_held_against` of a choice of ``enter`` and ``leave``."""
+    return _held_against(_visits(seen, regions, earth, *choice), truth, slack)
 
 
 def _visits(

@@ -19,6 +19,7 @@ from appulse.model.regions import most_inside
 from appulse.model.times import duration
 from appulse.operators.fence_advice import advise
 from appulse.operators.numbering import in_canonical_order
+from appulse.operators.workers import Workers, cores
 from appulse.queries.regions import covered_rows
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ def advice_table(
         swapped.look(rows.degrees, partial(covered_rows, regions, earth=earth))
         swapped.warn()
     exact = [(within_tolerance(high), within_tolerance(low)) for high, low in choices]
-    expected = advise(in_canonical_order(rows), regions, earth, exact, duration(tolerance, "tolerance"), draws, seed)
+    slack, workers = duration(tolerance, "tolerance"), Workers(cores())
+    expected = advise(in_canonical_order(rows), regions, earth, exact, slack, draws, seed, workers)
     sharp = whitening(flat_part(rows.spread))
     sigma = float((sharp[:, 0] * sharp[:, 1]).max()) ** -0.5
     most = most_inside(regions.arrays, sigma, earth) if sigma > 0.0 else np.ones(len(regions.rows))
