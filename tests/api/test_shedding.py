@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import appulse as ap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
 
 _ROWS, _SIDE, _EPSILON, _CELL, _KEPT = 30_000, 3_000.0, 10.0, 500.0, 0.7
 
@@ -22,13 +29,13 @@ def _pairs(left: pd.DataFrame, right: pd.DataFrame) -> int:
     return len(ap.similarity_join(*streams, epsilon=_EPSILON, probability=1.0, window=1.0))
 
 
-def _kept(values: pd.Series, salt: str = "") -> pd.Series:
-    hashed = pd.util.hash_pandas_object(values.astype(str) + salt, index=False)
-    return hashed % 100 < 100 * _KEPT
+def _kept(values: Iterable[object], salt: str = "") -> NDArray[np.bool_]:
+    hashed = pd.util.hash_array(np.array([f"{value}{salt}" for value in values], object))
+    return hashed % np.uint64(100) < int(100 * _KEPT)
 
 
-def _cells(rows: pd.DataFrame) -> pd.Series:
-    return np.floor(rows["x"] / _CELL).astype(str) + " " + np.floor(rows["y"] / _CELL).astype(str)
+def _cells(rows: pd.DataFrame) -> list[tuple[int, int]]:
+    return [(int(x // _CELL), int(y // _CELL)) for x, y in zip(rows["x"], rows["y"], strict=True)]
 
 
 def test_random_shedding_costs_the_product_and_shedding_by_place_the_share() -> None:
