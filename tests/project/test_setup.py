@@ -63,21 +63,26 @@ def test_set_up_does_what_is_needed_and_no_more(checkout: list[list[str]]) -> No
     assert (venv().folder / "pyvenv.cfg").stat().st_mtime_ns == made
 
 
-def test_kernels_are_compiled_once_a_set_up_and_not_for_a_demo(
+def test_kernels_are_compiled_until_that_ends_well_and_not_for_a_demo(
     checkout: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[str] = []
+    ends = iter((1, 0))
+
+    def compiled(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        ran.append(command[-1])
+        return subprocess.CompletedProcess(command, next(ends))
 
     def run(_: setup.Environment, program: list[str]) -> int:
         ran.append(program[0])
         return 0
 
-    monkeypatch.setattr("tools.setup.subprocess.run", lambda command, **_: ran.append(command[-1]))
+    monkeypatch.setattr("tools.setup.subprocess.run", compiled)
     monkeypatch.setattr(setup, "run", run)
     monkeypatch.setattr(setup, "usable", lambda _, found: bool(found))
-    for name in ("demo", "test", "test"):
+    for name in ("demo", "test", "test", "test"):
         assert setup.main([name]) == 0
-    assert ran == ["appulse", "appulse", "warm", "pytest", "pytest"]
+    assert ran == ["appulse", "appulse", "warm", "pytest", "warm", "pytest", "pytest"]
     assert checkout
 
 
