@@ -23,6 +23,7 @@ import pyarrow.dataset as ds
 import pyspark
 
 import appulse as ap
+from appulse import jobs
 from benchmarks import kafka_job
 from benchmarks.fault_job import KINDS, result, write_input
 from benchmarks.fault_job import start as start_it
@@ -43,6 +44,8 @@ from benchmarks.servers import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from random import Random
+
+    from pyspark.sql import SparkSession
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PATIENCE = 240.0  # seconds without progress after which a job counts as stuck
@@ -185,6 +188,17 @@ def kill_workers(job: Job, random: Random) -> bool:
             process.kill()
     say(f"{job.name}: kill workers: {which}, micro-batch {job.commits + 1}")
     return True
+
+
+def session() -> SparkSession:
+    """The session of this process, which knows Kafka and PostgreSQL where their jars can be had."""
+    found: list[Path] = []
+    for packages in (CONNECTOR, POSTGRES_DRIVER):
+        with suppress(Unavailable):
+            found += jars(packages)
+    settings = {"spark.jars": ",".join(map(str, found))} if found else {}
+    spark: SparkSession = ap.session(2, **settings)
+    return spark
 
 
 Act = Callable[[Job], bool]
@@ -351,7 +365,7 @@ def _of_files(folder: Path, source: Path, kind: str) -> Trial:
 
     def undisturbed(place: Path) -> None:
         """In the session of this process, which has started and compiled most of it."""
-        answers = result(ap.session(2), source, kind)
+        answers = result(session(), source, kind)
         start_it(answers, place, **settings(place), drain=True).awaitTermination()
 
     def start(place: Path) -> Job:
@@ -372,15 +386,20 @@ def _of_database(folder: Path, source: Path, kind: str) -> Trial:
     driver = ",".join(map(str, jars(POSTGRES_DRIVER)))
     server = Postgres(folder / "postgres").start()
 
+    def sink(place: Path) -> tuple[str, dict[str, str]]:
+        return "jdbc", {"url": server.url, "dbtable": place.name, "driver": "org.postgresql.Driver"}
+
+    def undisturbed(place: Path) -> None:
+        start_it(result(session(), source, kind), place, sink(place), drain=True).awaitTermination()
+
     def start(place: Path) -> Job:
-        options = {"url": server.url, "dbtable": place.name, "driver": "org.postgresql.Driver"}
-        return Job.of_files(source, place, kind, sink=("jdbc", options), settings={"spark.jars": driver})
+        return Job.of_files(source, place, kind, sink=sink(place), settings={"spark.jars": driver})
 
     def rows(place: Path) -> Rows:
         held = [json.loads(row[0]) for row in server.query(f"SELECT row_to_json(t) FROM {place.name} t")]  # noqa: S608
         return _counted("answers", held, without=("query_id", "batch_id")) + rejects_of(place)
 
-    return Trial(kind, "jdbc", folder, start, rows, victims=[server], owned=[server])
+    return Trial(kind, "jdbc", folder, start, rows, victims=[server], owned=[server], undisturbed=undisturbed)
 
 
 def _of_delta(folder: Path, source: Path) -> Trial:
@@ -434,7 +453,11 @@ def delta_rows(table: Path) -> Rows:
 def _of_topics(folder: Path, sink: str) -> Trial:
     jars(CONNECTOR)
     broker = Broker(folder / "broker").start()
-    _run_kafka(folder, broker, "write")
+    kafka_job.write(session(), broker.servers)
+
+    def undisturbed(place: Path) -> None:
+        job = kafka_job.job_file(place, broker.servers, sink)
+        jobs.run(jobs.load(job), session(), drain=True).awaitTermination()
 
     def start(place: Path) -> Job:
         kafka_job.job_file(place, broker.servers, sink)
@@ -443,15 +466,10 @@ def _of_topics(folder: Path, sink: str) -> Trial:
     def rows(place: Path) -> Rows:
         if sink == "parquet":
             return rows_of(place)
-        _run_kafka(place, broker, "read")
-        lines = (place / "pairs.jsonl").read_text().splitlines()
-        held = {value["message_id"]: value for _, value in map(json.loads, lines)}
-        say(f"{len(lines) - len(held)} of {len(lines)} messages came again")
+        found = kafka_job.read(session(), broker.servers, kafka_job.topic_of(place))
+        held = {value["message_id"]: value for _, value in found}
+        say(f"{len(found) - len(held)} of {len(found)} messages came again")
         return _counted("answers", held.values(), without=("message_id", "batch_id")) + rejects_of(place)
 
-    return Trial(f"topics-{sink}", sink, folder, start, rows, victims=[broker], owned=[broker])
-
-
-def _run_kafka(folder: Path, broker: Broker, what: str) -> None:
-    command = [sys.executable, "-m", "benchmarks.kafka_job", str(folder), broker.servers, what]
-    subprocess.run(command, check=True, capture_output=True, cwd=_ROOT)
+    victims: list[Server] = [broker]
+    return Trial(f"topics-{sink}", sink, folder, start, rows, victims=victims, owned=[broker], undisturbed=undisturbed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -98,7 +99,7 @@ def first_batch_of_fresh_worker(folder: Path) -> Figures:
     write_input(folder / "in", 1, 100, seed=5)  # what comes after the first is not asked for
     try:
         with Cluster(folder / "cluster", workers=1) as cluster:
-            run_on(cluster, archive, folder / "in", folder / "job", "count")
+            run_on(cluster, archive, folder / "in", folder / "job", "count", first_batch=True)
     except Unavailable as reason:
         say(f"no cluster: {reason}")
         return {"first_batch_fresh_worker_s": None}
@@ -106,8 +107,13 @@ def first_batch_of_fresh_worker(folder: Path) -> Figures:
     return {"first_batch_fresh_worker_s": (folder / "job" / "checkpoint" / "commits" / "0").stat().st_mtime - started}
 
 
-def run_on(cluster: Cluster, archive: Path, source: Path, folder: Path, kind: str) -> None:
-    """A job of `benchmarks.fault_job` on a cluster, whose workers have appulse from an archive alone."""
+def run_on(
+    cluster: Cluster, archive: Path, source: Path, folder: Path, kind: str, *, first_batch: bool = False
+) -> None:
+    """A job of `benchmarks.fault_job` on a cluster, whose workers have appulse from an archive alone.
+
+    To its end, or until its first micro-batch is committed.
+    """
     settings = settings_of(archive) | {
         "spark.master": cluster.master,
         "spark.driver.host": HOST,
@@ -115,18 +121,24 @@ def run_on(cluster: Cluster, archive: Path, source: Path, folder: Path, kind: st
         "spark.executor.memory": "700m",
     }
     command = [sys.executable, "-m", "benchmarks.fault_job", str(source), str(folder), kind]
+    command.append(json.dumps({"settings": settings}))
+    log, committed = folder.with_suffix(".log"), folder / "checkpoint" / "commits" / "0"
     done = Event()
     watching = Thread(target=_note_births, args=(cluster, done))
     watching.start()
+    with log.open("w") as out:
+        run = subprocess.Popen(command, cwd=_ROOT, stdout=out, stderr=out, start_new_session=True)
     try:
-        run = subprocess.run(
-            [*command, json.dumps({"settings": settings})], cwd=_ROOT, capture_output=True, text=True, check=False
-        )
+        while run.poll() is None and not (first_batch and committed.exists()):
+            time.sleep(0.1)
     finally:
         done.set()
         watching.join()
-    if run.returncode:
-        raise RuntimeError(f"the job failed on the cluster: {run.stderr[-3000:]}")
+        if stopped := run.poll() is None:
+            os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+    if run.returncode and not stopped:
+        raise RuntimeError(f"the job failed on the cluster: {log.read_text(errors='replace')[-3000:]}")
 
 
 def _note_births(cluster: Cluster, done: Event) -> None:

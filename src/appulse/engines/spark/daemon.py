@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _PACKAGES = Path(__file__).parents[3]
 _LOOK_EVERY = 0.5  # seconds
-_LATER, _BETWEEN = 20.0, 0.5  # seconds until the kernels are loaded, and between parts, in which workers are forked
+_LATER, _BETWEEN = 60.0, 0.5  # seconds until the kernels are loaded, and between parts, in which workers are forked
 #: What workers import for their first tasks, loaded before they are forked.
 NEEDED = ("appulse.engines.spark.join.call", "appulse.engines.spark.processor", "pyspark.worker", "scipy.special")
 
