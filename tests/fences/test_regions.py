@@ -19,7 +19,8 @@ from appulse.errors import BadArgument
 from appulse.kernels import region_chances as kernels
 from appulse.kernels.geodesic import Earth
 from appulse.kernels.region_index import candidates
-from appulse.kernels.regions import covers
+from appulse.kernels.region_matches import decided_by
+from appulse.kernels.regions import covers, is_convex
 from appulse.model.covariance import of_ellipses, whitening
 from appulse.model.geometries import geometries_of, with_wkb
 from appulse.model.growing_regions import GrowingRegions
@@ -129,6 +130,34 @@ def test_long_boundaries_have_the_mass_of_quadrature() -> None:
         for x, y, sigma in zip(*chance.uniform(-2, 2, (2, 3)), np.exp(chance.uniform(-2, 1.5, 3)), strict=True):
             found = kernels.mass(regions, i, x, y, *_scale(sigma, sigma))
             assert found == pytest.approx(naive.mass(shape, x, y, sigma, sigma), abs=1e-9)
+
+
+@given(st.integers(0, 1 << 30), st.floats(-3, 3), st.floats(-3, 3), st.sampled_from((0.1, 0.5, 0.9)))
+def test_what_is_decided_without_an_integral_is_as_the_integral_has_it(
+    seed: int, x: float, y: float, least: float
+) -> None:
+    """By the distance to the boundary, as it is or cut off, and by whether the region is convex."""
+    chance = np.random.default_rng(seed)
+    star = _star(chance, int(chance.integers(4, 12)), hole=seed % 3 == 0)
+    shape = shapely.convex_hull(star) if seed % 2 else star
+    if not shape.is_valid:
+        return
+    regions = _regions([shape])
+    assert is_convex(regions, 0) == shapely.covers(shape, shapely.convex_hull(shape))
+    at = shapely.Point(x, y)
+    distance = shapely.boundary(shape).distance(at) * (1.0 if shapely.covers(shape, at) else -1.0)
+    found = naive.mass(shape, x, y, 1.0, 1.0)
+    for most in (1.0, 9.0):
+        decided = decided_by(min(most, max(-most, distance)), most, is_convex(regions, 0), 1.0, least)
+        assert decided < 0 or decided == (found >= least)
+
+
+def test_rings_that_share_a_corner_are_not_taken_for_convex() -> None:
+    triangles = [shapely.Polygon([(0, 0), (3, 1), (1, 3)]), shapely.Polygon([(0, 0), (-3, -1), (-1, -3)])]
+    regions = _regions(
+        [*triangles, shapely.MultiPolygon(triangles), shapely.box(0, 0, 1, 1) - shapely.box(0, 0, 0.5, 1)]
+    )
+    assert [is_convex(regions, i) for i in range(4)] == [True, True, False, True]
 
 
 def test_a_box_is_a_product_of_intervals() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.near_regions import Curve, Reach, Readings, nearby
 from appulse.kernels.region_matches import decided_by, next_readings, place_chance
+from appulse.kernels.regions import is_convex
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -141,7 +142,7 @@ def watch(
     # Of each fence the last reading that it is near to, counted from 1, and where that stands; 0 once dealt with.
     mark, where = np.zeros(regions.radius.shape[0], np.int64), np.empty(regions.radius.shape[0], np.int64)
     n, limited = readings.thing.shape[0], terms.ends.shape[0] > 0
-    r, v = 0, 0
+    r, v, most = 0, 0, rules.reach.free
     while r < n or v < visits.whole.shape[0]:
         thing = readings.thing[r] if r < n else visits.whole[v, 0]
         if v < visits.whole.shape[0]:
@@ -189,7 +190,8 @@ def watch(
                     if mark[fence] == r + 1:
                         free = near.free[where[fence]]
                         # Deep inside the integral is known.
-                        decided, p = decided_by(free, exists, rules.leave), exists if free >= _SURE else -1.0
+                        decided = decided_by(free, most, is_convex(regions, fence), exists, rules.leave)
+                        p = exists if free >= _SURE else -1.0
                     elif exact or (limited and not _holds(terms, fence, rows[r], time)):
                         p = 0.0
                     mark[fence] = 0
@@ -226,7 +228,7 @@ def watch(
                 if mark[fence] != r + 1:
                     continue
                 mark[fence] = 0
-                decided = decided_by(near.free[at], exists, rules.enter)
+                decided = decided_by(near.free[at], most, is_convex(regions, fence), exists, rules.enter)
                 if decided == 0:
                     continue
                 sure = exact or near.free[at] >= _SURE

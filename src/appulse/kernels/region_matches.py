@@ -10,6 +10,7 @@ import numpy as np
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.near_regions import TAIL, Curve, Near, Reach, Readings, nearby
 from appulse.kernels.region_chances import chance, mass
+from appulse.kernels.regions import is_convex
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _FEW, _MANY, _ROOM = 1 << 13, 1 << 20, 1 << 23
 # By so much a bound has to clear a threshold: more than the error of a probability.
 _CLEAR = 1e-9
+_HALF = math.sqrt(0.5)
 
 
 @exact_kernel
@@ -45,17 +47,20 @@ def place_chance(
 
 
 @inlined_kernel
-def decided_by(free: float, exists: float, least: float) -> int:
+def decided_by(free: float, most: float, convex: bool, exists: float, least: float) -> int:
     """Whether Pr{inside} of a reading ``free`` deviations from the boundary is ``least`` or more: 1 or 0, -1 if open.
 
-    A disc around the mean that the boundary does not cross has a mass of 1 - exp(-free^2 / 2).
+    A disc around the mean that the boundary does not cross has a mass of 1 - exp(-free^2 / 2). A convex region lies at
+    one side of a line that far away, unless that is only known to be ``most`` or more.
     """
     if free == np.inf:
         return 1 if exists >= least else 0
     beyond = math.exp(-0.5 * free * free)
     if free >= 0.0 and (1.0 - beyond) * exists - _CLEAR >= least:
         return 1
-    return 0 if free < 0.0 and beyond * exists + _CLEAR < least else -1
+    if free < 0.0 and beyond * exists + _CLEAR < least:
+        return 0
+    return 0 if convex and free < most and 0.5 * math.erfc(-free * _HALF) * exists + _CLEAR < least else -1
 
 
 @exact_kernel
@@ -102,7 +107,7 @@ def matches(
             exists = readings.exists[r]
             if near.free[at] == np.inf:
                 near.free[at] = exists
-            elif decided_by(near.free[at], exists, least) == 0:
+            elif decided_by(near.free[at], reach.free, is_convex(regions, i), exists, least) == 0:
                 near.free[at] = 0.0
             else:
                 near.free[at] = place_chance(regions, i, readings, r, earth, on_earth, turns)

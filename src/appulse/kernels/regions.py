@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Cells of a raster along each dimension.
 CELLS = 16
+# Words of a raster.
+RASTER = 9
 # Edges of a block.
 BLOCK = 16
 # Above this times its largest product, the sign of an orientation is that of its rounded value (Shewchuk 1997).
@@ -31,8 +33,8 @@ class Regions(NamedTuple):
     around ``centre``: (x, y), or on an Earth the Earth-centred place.
 
     ``raster`` has two bits for each of 16 x 16 cells of the box, 256 bits of each kind: whether an edge may have a part
-    in it, and, if none has, whether it is inside. Most places are in such a cell, and no edge is looked at. A raster
-    without an edge has not been filled in, and says nothing.
+    in it, and, if none has, whether it is inside. Most places are in such a cell, and no edge is looked at. The last
+    word of nine is 1 for a convex region. A raster without an edge has not been filled in, and says nothing.
     """
 
     first: Ints
@@ -119,6 +121,7 @@ def rasterise(regions: Regions, first: int) -> None:
         if begin < end and not is_rasterised(regions, i):
             _mark_edges(regions, i, begin, end)
             _mark_inside(regions, i)
+            regions.raster[i, RASTER - 1] = _is_convex(regions, begin, end)
 
 
 @inlined_kernel
@@ -180,6 +183,28 @@ def _mark_inside(regions: Regions, i: int) -> None:
                 known, inside = True, _covers(regions, i, x, y)
             if inside:
                 regions.raster[i, 4 + (bit >> 6)] |= np.uint64(1) << np.uint64(bit & 63)
+
+
+@exact_kernel
+def _is_convex(regions: Regions, begin: int, end: int) -> bool:
+    """Whether edges are one ring, which nowhere turns to the right; as no ring crosses itself, it is convex.
+
+    Where one ring ends and another begins at the same corner, one of both turns is to the right.
+    """
+    edges, before = regions.edges, end - 1
+    for e in range(begin, end):
+        ax, ay, bx, by = edges[before, 0], edges[before, 1], edges[e, 0], edges[e, 1]
+        goes_on = edges[before, 2] == bx and edges[before, 3] == by
+        if not goes_on or side(ax, ay, bx, by, edges[e, 2], edges[e, 3]) < 0.0:
+            return False
+        before = e
+    return True
+
+
+@inlined_kernel
+def is_convex(regions: Regions, i: int) -> bool:
+    """Whether a region is known to be convex."""
+    return bool(regions.raster[i, RASTER - 1])
 
 
 @inlined_kernel

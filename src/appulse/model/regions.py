@@ -11,7 +11,7 @@ import pyarrow as pa
 from appulse.errors import BadArgument
 from appulse.kernels.outlines import areas, outlines
 from appulse.kernels.plain_polygons import boxes_of, read_corners, ring_ends, stars
-from appulse.kernels.regions import Regions, rasterise
+from appulse.kernels.regions import RASTER, Regions, rasterise
 from appulse.model.batch import Batch, Ragged
 from appulse.model.geometries import REGION, cut, read, shapely_module, troubles, widened
 from appulse.model.growing_regions import GrowingRegions, Search, search_of
@@ -186,7 +186,7 @@ def _plain_polygons(shapely: Any, given: Sequence[Any], earth: Earth | None) -> 
     n = len(given)
     outline = outlines(corners, begin, np.arange(n), turned, n)
     centre = np.zeros((n, 3)) if earth is None else centred(np.zeros(n), np.zeros(n), earth)
-    return Regions(*outline, box, np.full(n, np.nan), centre, np.zeros((n, 8), np.uint64))
+    return Regions(*outline, box, np.full(n, np.nan), centre, np.zeros((n, RASTER), np.uint64))
 
 
 def radii_of(table: pa.Table, what: str) -> list[float | None]:
@@ -212,7 +212,7 @@ def _arrays(
     if earth is not None and len(centre):
         centre = centred(centre[:, 1], centre[:, 0], earth)
     first, start, bounds, edges = _edges(shapely, shapes, np.flatnonzero(~disc))
-    return Regions(first, start, bounds, edges, box, radius, centre, np.zeros((len(shapes), 8), np.uint64))
+    return Regions(first, start, bounds, edges, box, radius, centre, np.zeros((len(shapes), RASTER), np.uint64))
 
 
 def most_inside(regions: Regions, sigma: float, earth: Earth | None) -> NDArray[np.float64]:
@@ -351,7 +351,7 @@ _NOTHING = Regions(
     np.empty((0, 4)),
     np.empty(0),
     np.empty((0, 3)),
-    np.empty((0, 8), np.uint64),
+    np.empty((0, RASTER), np.uint64),
 )
 #: None at all.
 NO_REGIONS = RegionSet(_NOTHING, np.empty(0, np.int64))
