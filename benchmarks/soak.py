@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, median
@@ -26,7 +27,7 @@ from appulse.engines.packing import pack, settings_of
 from appulse.engines.spark.file_sink import FileSink
 from benchmarks.fault_job import write_input
 from benchmarks.harness import say, uniform_points
-from benchmarks.servers import HOST, Cluster, Unavailable
+from benchmarks.servers import HOST, Cluster, Unavailable, wait_until
 from tests.fixtures import checkpoints
 
 if TYPE_CHECKING:
@@ -135,8 +136,12 @@ def run_on(
         done.set()
         watching.join()
         if stopped := run.poll() is None:
-            os.killpg(run.pid, signal.SIGKILL)
+            os.killpg(run.pid, signal.SIGTERM)  # driver and executors remove their copies of the archive
             run.wait()
+            with suppress(TimeoutError):
+                wait_until(lambda: not any(any(worker.folder.glob("work/app-*")) for worker in cluster.workers))
+            with suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
     if run.returncode and not stopped:
         raise RuntimeError(f"the job failed on the cluster: {log.read_text(errors='replace')[-3000:]}")
 
