@@ -19,7 +19,7 @@ from appulse.errors import BadArgument
 from appulse.kernels import region_chances as kernels
 from appulse.kernels.geodesic import Earth
 from appulse.kernels.region_index import candidates
-from appulse.kernels.region_matches import decided_by
+from appulse.kernels.region_matches import at_most, decided_by
 from appulse.kernels.regions import covers, is_convex
 from appulse.model.covariance import of_ellipses, whitening
 from appulse.model.geometries import geometries_of, with_wkb
@@ -148,8 +148,10 @@ def test_what_is_decided_without_an_integral_is_as_the_integral_has_it(
     distance = shapely.boundary(shape).distance(at) * (1.0 if shapely.covers(shape, at) else -1.0)
     found = naive.mass(shape, x, y, 1.0, 1.0)
     for most in (1.0, 9.0):
-        decided = decided_by(min(most, max(-most, distance)), most, is_convex(regions, 0), 1.0, least)
+        known = min(most, max(-most, distance)), most, is_convex(regions, 0)
+        decided = decided_by(*known, 1.0, least)
         assert decided < 0 or decided == (found >= least)
+        assert found <= at_most(*known) + 1e-9
 
 
 def test_rings_that_share_a_corner_are_not_taken_for_convex() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.near_regions import Curve, Reach, Readings, nearby
-from appulse.kernels.region_matches import decided_by, next_readings, place_chance
+from appulse.kernels.region_matches import at_most, decided_by, next_readings, place_chance
 from appulse.kernels.regions import is_convex
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def watch(
                 if own[k, 5] < time:
                     continue
                 if not at_end:
-                    fence, decided, p = own[k, 1], 0, -1.0
+                    fence, decided, p, bound = own[k, 1], 0, -1.0, 1.0
                     if limited:
                         if terms.ends[fence] < time:
                             continue
@@ -191,11 +191,13 @@ def watch(
                         free = near.free[where[fence]]
                         # Deep inside the integral is known.
                         decided = decided_by(free, most, is_convex(regions, fence), exists, rules.leave)
+                        bound = at_most(free, most, is_convex(regions, fence))
                         p = exists if free >= _SURE else -1.0
                     elif exact or (limited and not _holds(terms, fence, rows[r], time)):
                         p = 0.0
                     mark[fence] = 0
-                    if decided < 0 or (p < 0.0 and rules.highest and best[k, 0] < exists):
+                    higher = rules.highest and decided != 0 and best[k, 0] < bound * exists
+                    if decided < 0 or (higher and p < 0.0):
                         p = place_chance(regions, fence, readings, r, earth, on_earth, on_earth)
                     if decided < 0:
                         decided = 1 if p >= rules.leave else 0

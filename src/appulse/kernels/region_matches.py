@@ -47,20 +47,24 @@ def place_chance(
 
 
 @inlined_kernel
-def decided_by(free: float, most: float, convex: bool, exists: float, least: float) -> int:
-    """Whether Pr{inside} of a reading ``free`` deviations from the boundary is ``least`` or more: 1 or 0, -1 if open.
+def at_most(free: float, most: float, convex: bool) -> float:
+    """A bound on Pr{inside} of a mean ``free`` deviations from the boundary, below 0 outside.
 
-    A disc around the mean that the boundary does not cross has a mass of 1 - exp(-free^2 / 2). A convex region lies at
-    one side of a line that far away, unless that is only known to be ``most`` or more.
+    The boundary does not cross the disc of that radius, which has a mass of 1 - exp(-free^2 / 2). A convex region lies
+    at one side of a line that far away, unless that is only known to be ``most`` or more.
     """
+    beside = 0.5 * math.erfc(-free * _HALF) if convex and free < most else 1.0
+    return min(beside, math.exp(-0.5 * free * free)) if free < 0.0 else beside
+
+
+@inlined_kernel
+def decided_by(free: float, most: float, convex: bool, exists: float, least: float) -> int:
+    """Whether Pr{inside} of such a reading, which ``exists``, is ``least`` or more: 1 or 0, -1 if open."""
     if free == np.inf:
         return 1 if exists >= least else 0
-    beyond = math.exp(-0.5 * free * free)
-    if free >= 0.0 and (1.0 - beyond) * exists - _CLEAR >= least:
+    if free >= 0.0 and (1.0 - math.exp(-0.5 * free * free)) * exists - _CLEAR >= least:
         return 1
-    if free < 0.0 and beyond * exists + _CLEAR < least:
-        return 0
-    return 0 if convex and free < most and 0.5 * math.erfc(-free * _HALF) * exists + _CLEAR < least else -1
+    return 0 if at_most(free, most, convex) * exists + _CLEAR < least else -1
 
 
 @exact_kernel
