@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import pickle
 from typing import TYPE_CHECKING, Any
@@ -160,6 +161,19 @@ def test_rings_that_share_a_corner_are_not_taken_for_convex() -> None:
         [*triangles, shapely.MultiPolygon(triangles), shapely.box(0, 0, 1, 1) - shapely.box(0, 0, 0.5, 1)]
     )
     assert [is_convex(regions, i) for i in range(4)] == [True, True, False, True]
+
+
+@pytest.mark.parametrize("zeros", list(itertools.product((0.0, -0.0), repeat=4)))
+def test_a_mean_may_be_level_with_a_side(zeros: tuple[float, float, float, float]) -> None:
+    """From any corner on, and whatever signs zeros have: angles jump at the left of the mean."""
+    one, other, y, tilt = zeros
+    for corners in ([(20, 20), (-20, 20)], [(20, -20), (-20, -20)]):
+        ring = [(-20.0, one), (20.0, other), *corners]
+        for k in range(len(ring)):
+            regions = _regions([shapely.Polygon(ring[k:] + ring[:k])])
+            assert kernels.mass(regions, 0, 0.0, y, 1.0, 1.0, tilt) == pytest.approx(0.5, abs=1e-9)
+            assert kernels.mass(regions, 0, -30.0, y, 1.0, 1.0, tilt) == pytest.approx(0.0, abs=1e-9)
+            assert kernels.mass(regions, 0, 30.0, y, 1.0, 1.0, tilt) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_box_is_a_product_of_intervals() -> None:

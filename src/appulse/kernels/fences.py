@@ -191,7 +191,8 @@ def watch(
                         free = near.free[where[fence]]
                         # Deep inside the integral is known.
                         decided = decided_by(free, most, is_convex(regions, fence), exists, rules.leave)
-                        bound = at_most(free, most, is_convex(regions, fence))
+                        if rules.highest:
+                            bound = at_most(free, most, is_convex(regions, fence))
                         p = exists if free >= _SURE else -1.0
                     elif exact or (limited and not _holds(terms, fence, rows[r], time)):
                         p = 0.0

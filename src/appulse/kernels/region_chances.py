@@ -23,7 +23,7 @@ from appulse.kernels.gaussian import ball_probability
 from appulse.kernels.geodesic import geodesic
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.regions import covers
-from appulse.kernels.simd import fma, prefetch
+from appulse.kernels.simd import fma
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
@@ -38,7 +38,7 @@ _LENGTH = 1.119
 # The nodes beside the middle of a panel, as shares of its length, and the weights of all.
 _ONE, _TWO = (float(x) for x in 0.5 * np.polynomial.legendre.leggauss(5)[0][3:])
 _MIDDLE, _FIRST, _SECOND = (float(w) for w in 0.5 * np.polynomial.legendre.leggauss(5)[1][2:])
-# Panels that are summed at once: an array of them is small enough to be had for nothing.
+# Panels that are summed at once, in an array that is small enough to be allocated quickly.
 _PANELS = 32
 # (1 - exp(-z)) / z for z = s / 64 as a polynomial of s, divided by 64.
 _Q0, _Q1, _Q2, _Q3, _Q4, _Q5, _Q6 = ((-1.0) ** k / math.factorial(k + 1) / 64.0 ** (k + 1) for k in range(7))
@@ -96,11 +96,9 @@ def _passed(ay: float, by: float, left: bool) -> int:
 def mass(regions: Regions, i: int, x: float, y: float, across: float, along: float, tilt: float) -> float:
     """Pr{inside} of a place with normal errors, of the scale that `appulse.model.covariance.whitening` has."""
     first, start, bounds, edges = regions.first, regions.start, regions.bounds, regions.edges
-    # All places come from memory at once, and not one after the other.
-    for b in range(first[i], first[i + 1]):
-        prefetch(edges, 4 * start[b])
     panels, n, total, turns = np.empty((4, _PANELS)), 0, 0.0, 0
-    # Where a chain of far edges ends, while one goes on.
+    # Where a chain of far edges ends, while one goes on. Corners at which chains begin or end are those of a ring: they
+    # cancel, whatever the sign of a zero.
     far, qx, qy = False, 0.0, 0.0
     for b in range(first[i], first[i + 1]):
         begin, end = start[b], start[b + 1]
