@@ -252,11 +252,18 @@ def _counted(name: str, rows: Iterable[dict[str, Any]], without: tuple[str, ...]
 
 
 def _plain(row: dict[str, Any]) -> Iterator[Any]:
-    for column in sorted(row):
-        if (value := row[column]) is not None:
-            if isinstance(value, datetime):
-                value = value.replace(tzinfo=None)  # Parquet of some settings of Spark has a zone, of others none
-            yield round(value, 6) if isinstance(value, float) else value if isinstance(value, str | int) else str(value)
+    return (_value(row[column]) for column in sorted(row) if row[column] is not None)
+
+
+def _value(value: Any) -> Any:
+    """A value as it compares; also within lists and structs."""
+    if isinstance(value, dict):
+        return str({name: _value(value[name]) for name in sorted(value)})
+    if isinstance(value, list):
+        return str([_value(one) for one in value])
+    if isinstance(value, datetime):
+        value = value.replace(tzinfo=None)  # Parquet of some settings of Spark has a zone, of others none
+    return round(value, 6) if isinstance(value, float) else value if isinstance(value, str | int) else str(value)
 
 
 @dataclass
