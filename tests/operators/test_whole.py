@@ -42,11 +42,14 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(CASES, st.booleans(), st.booleans())
-def test_answers_are_those_of_the_twin(small_parts: list[Any], case: strategies.Case, slots: bool, plain: bool) -> None:
+@given(CASES, st.booleans(), st.booleans(), st.booleans())
+def test_answers_are_those_of_the_twin(
+    small_parts: list[Any], case: strategies.Case, slots: bool, plain: bool, moved: bool
+) -> None:
     """Exact and normal rows and places, groups, existence, ties, with and without slots of time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(whole, "_PLAIN_FROM", 0.0 if plain else np.inf)
+        patch.setattr(whole, "_MOVED_FROM", 0.0 if moved else np.inf)
         if slots:
             patch.setattr(whole, "_pays", lambda *_: True)
         result, expected = case.run(), case.expected()
@@ -118,6 +121,7 @@ def test_cells_answer_as_a_scan_does(
     assert len(dense) > 10
     for enough in (0.0, np.inf):  # pairs of points are written at once, or evaluated as any others
         monkeypatch.setattr(whole, "_PLAIN_FROM", enough)
+        monkeypatch.setattr(whole, "_MOVED_FROM", enough)
         found = [ap.similarity_join(*streams, **asked, options=ap.Options(threads=n)) for n in (1, 3)]
         assert found[0].equals(found[1])
         assert_same(found[0], dense)

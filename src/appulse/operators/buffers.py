@@ -109,23 +109,32 @@ class Arena:
     was made, so dropping rows rewrites nothing.
     """
 
-    __slots__ = ("_begin", "_length", "_values", "base", "words")
+    __slots__ = ("_begin", "_length", "_place", "_values", "base", "words")
 
     def __init__(self, dtype: DTypeLike) -> None:
         self._values = Column(dtype)
         self._begin = Column(np.int64)
         self._length = Column(np.int64, rows=self._begin.rows)
+        self._place: NDArray[np.int64] | None = None  # where the run of each row is, if rows were moved without theirs
         self.base = 0
         self.words = np.dtype(dtype) == np.uint8  # all runs are of eight bytes, as numbers are
 
     @classmethod
-    def of(cls, offsets: NDArray[np.int64], values: NDArray[Any]) -> Arena:
-        """The runs ``values[offsets[i]:offsets[i + 1]]`` as they are, not copied; to be read only."""
+    def of(cls, offsets: NDArray[np.int64], values: NDArray[Any], place: NDArray[np.int64] | None = None) -> Arena:
+        """The runs ``values[offsets[i]:offsets[i + 1]]`` as they are, not copied; to be read only.
+
+        Row i's run is the ``place[i]``-th; without it, the i-th.
+        """
         arena = cls(values.dtype)
         arena._values, arena._begin = Column.of(values), Column.of(offsets[:-1])
         arena.words = arena.words and are_words(offsets)
-        arena._length = Column.of(np.full(len(offsets) - 1, _WORD) if arena.words else np.diff(offsets))
+        arena._length = Column.of(_as_words(len(offsets) - 1) if arena.words else np.diff(offsets))
+        arena._place = place
         return arena
+
+    def settled(self) -> Arena:
+        """The same runs in the order of the rows."""
+        return self if self._place is None else Arena.of(*self.take(np.arange(len(self._place))))
 
     @property
     def values(self) -> NDArray[Any]:
@@ -140,7 +149,7 @@ class Arena:
     @property
     def length(self) -> NDArray[np.int64]:
         """Length of each live row's run."""
-        return self._length.view
+        return np.ascontiguousarray(self._length.view)
 
     @property
     def nbytes(self) -> int:
@@ -157,6 +166,8 @@ class Arena:
 
     def take(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The runs of some rows, as (offsets, values)."""
+        if self._place is not None:
+            rows = self._place[rows]
         if self.words:
             return np.arange(len(rows) + 1) * _WORD, self.values.view(np.uint64)[rows].view(np.uint8)
         offsets, values = gather_runs(self.begin, self.length, self.base, self.values, rows)
@@ -170,3 +181,8 @@ class Arena:
         self._values.drop(end - self.base)
         self._begin.drop(n)
         self.base = end
+
+
+def _as_words(n: int) -> NDArray[np.int64]:
+    """The lengths of ``n`` words, which take no memory until they are asked for."""
+    return np.broadcast_to(np.array(_WORD, np.int64), (n,))

@@ -21,7 +21,7 @@ from appulse.operators.numbering import Withdrawn
 from appulse.operators.output import Output
 from appulse.operators.partners import Partners
 from appulse.operators.presence import Windows
-from appulse.operators.store import Further, WindowBuffer
+from appulse.operators.store import Further, TableRows, WindowBuffer
 from appulse.operators.vectors import by_products
 from appulse.operators.withdrawals import GONE, same_rows
 
@@ -93,18 +93,16 @@ class JoinWindows:
         """What is known of the rows in uncertain windows."""
         return self._present.known
 
-    def hold(self, tables: Sequence[Objects], extents: Sequence[NDArray[np.float64]]) -> list[WindowBuffer]:
+    def hold(self, tables: Sequence[TableRows]) -> list[WindowBuffer]:
         """Hold whole tables, one a stream, as they are; who calls it finds the candidates."""
         self._stores = [
             WindowBuffer.of_table(
-                rows,
-                extent,
-                self._groups.of(rows.group, len(rows)),
-                self._differs.of(rows.differ, len(rows)),
+                table,
+                self._differs.of(table.rows.differ, len(table.rows)),
                 paired=self.partners is not None,
                 counted=0 if self.partners is None else self.partners.counted,
             )
-            for rows, extent in zip(tables, extents, strict=True)
+            for table in tables
         ]
         return self._stores
 

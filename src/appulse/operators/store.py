@@ -56,6 +56,18 @@ class Further(NamedTuple):
     margins: bool = False
 
 
+class TableRows(NamedTuple):
+    """The rows of a whole table, how far around each is looked for it, and the numbers of their groups.
+
+    Rows that were moved have their keys where they were: that of row i is the ``place[i]``-th.
+    """
+
+    rows: Objects
+    extent: NDArray[np.float64]
+    group: NDArray[np.int64]
+    place: NDArray[np.int64] | None = None
+
+
 class WindowBuffer:
     """Rows in order of arrival, known by position among the live ones; dropping shifts positions.
 
@@ -109,9 +121,7 @@ class WindowBuffer:
     @classmethod
     def of_table(
         cls,
-        objects: Objects,
-        extent: NDArray[np.float64],
-        group: NDArray[np.int64],
+        table: TableRows,
         differ: NDArray[np.int64],
         *,
         paired: bool,
@@ -121,6 +131,7 @@ class WindowBuffer:
 
         They are to be read, and forgotten all together.
         """
+        objects, extent, group, place = table
         store = cls(objects.d, "dense", 0.0, further=Further(paired=paired, counted=counted))
         given = (objects.time, objects.mass, objects.reach, objects.radius, extent, group, differ, objects.centre)
         columns = [Column.of(_writable(column)) for column in given]
@@ -128,7 +139,7 @@ class WindowBuffer:
             columns
         )
         store.rank = store.time
-        store.key = Arena.of(_writable(objects.key.offsets), _writable(objects.key.data))
+        store.key = Arena.of(_writable(objects.key.offsets), _writable(objects.key.data), place)
         if objects.spread.shape[1]:
             store.spread = Column.of(_writable(objects.spread))
         if store.met is not None:

@@ -36,6 +36,7 @@ from appulse.operators.estimate import Estimate
 from appulse.operators.output import Output
 from appulse.operators.pairs import CandidatePairs
 from appulse.operators.plan import JoinPlan
+from appulse.operators.store import TableRows
 from appulse.operators.vectors import MANY_DIMENSIONS
 from appulse.operators.whole_partners import PART, Found, Lines, PartnerCount, joint_extents
 
@@ -64,6 +65,8 @@ _PAIRS = 1 << 17
 _SAMPLE, _RUN = 256, 16  # in runs of so many
 # Pairs of a row from which on it pays to look up what stands for it beforehand.
 _PLAIN_FROM = 0.5
+# Pairs of a row from which on it pays to move the keys with the rows.
+_MOVED_FROM = 1.0
 # Cells that a row's reach is cut into where near rows come first: in few dimensions, and in more.
 _FINEST, _FINER = 4, 2
 # Coordinates of places, and how far out all have to be along one of them, in radii, that cells need not tell them apart
@@ -115,17 +118,17 @@ class WholeJoin:
         if not all(map(len, tables)) or len({rows.d for rows in tables}) > 1 or tables[0].d >= MANY_DIMENSIONS:
             return None
         given = [
-            _Table(rows, join.extents(rows, model), join.groups_of(rows))
+            TableRows(rows, join.extents(rows, model), join.groups_of(rows))
             for rows, model in zip(tables, plan.models, strict=True)
         ]
         laid = _lay_out(plan, given, workers)
         return None if laid is None else WholeJoin(join, given, laid, workers)
 
-    def __init__(self, join: SimilarityJoin, tables: Sequence[_Table], laid: _Laid, workers: Workers) -> None:
+    def __init__(self, join: SimilarityJoin, tables: Sequence[TableRows], laid: _Laid, workers: Workers) -> None:
         self._join, self._laid, self._workers = join, laid, workers
         self._points = not any(table.extent.any() for table in tables)
         done = workers.map(self._sorted, tables)
-        self._stores = join.hold([table.rows for table, _ in done], [table.extent for table, _ in done])
+        self._stores = join.hold([table for table, _ in done])
         self._rows = [
             CellRows(code, store.time.view, store.centre.view, store.extent.view, store.differ.view)
             for store, (_, code) in zip(self._stores, done, strict=True)
@@ -134,6 +137,9 @@ class WholeJoin:
         n = range(len(tables))
         self._sides = [(0, 0)] if join.plan.self_join else list(itertools.combinations(n, 2))
         self._report()
+        if self._per_row >= _MOVED_FROM:
+            for store in self._stores:
+                store.key = store.key.settled()
 
     def answers(self, finish: Callable[[Answers], T]) -> list[T]:
         """What ``finish`` makes of the answers, part by part; where partners are counted, rows leave with theirs."""
@@ -248,7 +254,7 @@ class WholeJoin:
         plan, windows = self._join.plan, self._join.plan.windows
         own = plan.self_join
         rule = CloseRule(plan.limit, windows[part.right], windows[part.left], own, self._points, plan.check_differ)
-        room = max(1 << 12, int(1.5 * self._per_row * (part.end - part.begin)))
+        room = max(1 << 12, int((1.5 * self._per_row + 0.25) * (part.end - part.begin)))
         return rule, _strips(self._laid.strides, 1, slot=False, own=own), room
 
     def _candidates(self, part: _Part, counts: Counter[str]) -> list[CandidatePairs]:
@@ -300,7 +306,7 @@ class WholeJoin:
             one, other = one[other > one], other[other > one]
         join.noted = Noted(some, one, other)
 
-    def _sorted(self, table: _Table) -> tuple[_Table, NDArray[np.int64]]:
+    def _sorted(self, table: TableRows) -> tuple[TableRows, NDArray[np.int64]]:
         """The rows of a table in the order of their cells, and the codes of these."""
         rows, n = table.rows, len(table.rows)
         code = np.empty(n, np.int64)
@@ -310,7 +316,7 @@ class WholeJoin:
             code, order = packed_order(code, self._laid.bits, index_bits)
         else:
             code, order = wide_order(code, self._laid.bits)
-        return table.take(order), code
+        return _reordered(table, order), code
 
     def _report(self) -> None:
         """What the join will bring forth, by what some rows do, and a warning where that is too much."""
@@ -360,29 +366,6 @@ class Points:
 
 
 @dataclass(frozen=True)
-class _Table:
-    """The rows of a stream, how far around each is looked for it, and the numbers of their groups."""
-
-    rows: Objects
-    extent: NDArray[np.float64]
-    group: NDArray[np.int64]
-
-    def take(self, order: NDArray[np.int64]) -> _Table:
-        """The rows in another order; a column that is the same in all rows, as many are, stays as it is."""
-        columns = {name: getattr(self.rows, name) for name in ("mass", "reach", "radius")}
-        done: dict[str, Any] = {name: column for name, column in columns.items() if _is_one(column)}
-        # Of columns without width NumPy moves every row all the same.
-        wide = {"spread": self.rows.spread, "covariance": self.rows.covariance}
-        done |= {name: column for name, column in wide.items() if column.shape[1] == 0}
-        done["centre"] = np.empty(self.rows.centre.shape)
-        take_rows(self.rows.centre, order, done["centre"])
-        nothing: dict[str, Any] = dict.fromkeys(done)
-        rows = replace(replace(self.rows, **nothing).take(order), **done)
-        extent = rows.reach if self.extent is self.rows.reach else _moved(self.extent, order)
-        return _Table(rows, extent, _moved(self.group, order))
-
-
-@dataclass(frozen=True)
 class _Part:
     """Rows of the left table, in the order of cells, against the right table."""
 
@@ -406,7 +389,7 @@ class _Laid:
     near: float
 
 
-def _lay_out(plan: JoinPlan, tables: Sequence[_Table], workers: Workers) -> _Laid | None:
+def _lay_out(plan: JoinPlan, tables: Sequence[TableRows], workers: Workers) -> _Laid | None:
     """Cells as wide as two rows can be apart; None where some rows are far larger than others, or far too far away."""
     largest = [float(table.extent.max()) for table in tables]
     for table, most in zip(tables, largest, strict=True):
@@ -453,14 +436,14 @@ def _facing(earth: Earth, low: NDArray[np.float64], high: NDArray[np.float64]) -
     return [highest] if above[highest] >= _FACING * earth.b else []
 
 
-def _ends(table: _Table) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _ends(table: TableRows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The least and greatest coordinates."""
     low, high = np.empty(table.rows.d), np.empty(table.rows.d)
     extremes(table.rows.centre, low, high)
     return low, high
 
 
-def _pays(tables: Sequence[_Table], reach: NDArray[np.float64], window: int) -> bool:
+def _pays(tables: Sequence[TableRows], reach: NDArray[np.float64], window: int) -> bool:
     """Whether slots of time leave much less to look at than cells alone, by a sample of pairs."""
     one, other = tables[0].rows, tables[-1].rows
     left, right = _spread(len(one), _SAMPLE), _spread(len(other), _SAMPLE - 1)
@@ -471,6 +454,23 @@ def _pays(tables: Sequence[_Table], reach: NDArray[np.float64], window: int) -> 
     both = near & (apart <= 1.5 * window)
     looked = float(near.mean()) * len(other)
     return looked > _MANY and float(near.sum()) > _FEWER * float(both.sum())
+
+
+def _reordered(table: TableRows, order: NDArray[np.int64]) -> TableRows:
+    """The rows in another order, but for their keys; a column that is the same in all rows stays as it is."""
+    given = table.rows
+    columns = {name: getattr(given, name) for name in ("mass", "reach", "radius")}
+    done: dict[str, Any] = {name: column for name, column in columns.items() if _is_one(column)}
+    # Of columns without width NumPy moves every row all the same.
+    wide = {"spread": given.spread, "covariance": given.covariance}
+    done |= {name: column for name, column in wide.items() if column.shape[1] == 0}
+    done["key"] = given.key
+    done["centre"] = np.empty(given.centre.shape)
+    take_rows(given.centre, order, done["centre"])
+    nothing: dict[str, Any] = dict.fromkeys(done)
+    rows = replace(replace(given, **nothing).take(order), **done)
+    extent = rows.reach if table.extent is given.reach else _moved(table.extent, order)
+    return TableRows(rows, extent, _moved(table.group, order), order)
 
 
 def _moved(column: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
