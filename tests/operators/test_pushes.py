@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
@@ -15,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.engines.join import call
+from appulse.engines.join import call, short
 from appulse.model import few_objects
-from appulse.operators import few_points
 from appulse.operators.buffers import Column, Rows
 
 _MODELS = (ap.Exact("x", "y"), ap.Gaussian("x", "y", sigma="s"), ap.Ball("x", "y", radius="s", samples=8))
@@ -125,11 +125,114 @@ def test_a_few_rows_have_the_answers_of_the_general_way(
         found = [(join.push(**push), Counter(join.counted()), join.state()["state_rows"]) for push in pushes]
         return [*found, join.drain(), join.rejects()]
 
-    short = taken_in()
+    found = taken_in()
     with ExitStack() as general:
-        for module in (few_objects, call, few_points):
+        for module in (few_objects, call, short):
             general.enter_context(patch.object(module, "FEW", 0))
-        assert short == taken_in()
+        assert found == taken_in()
+
+
+# Of a good row: how long after the push before it comes, and its place; of some, what makes them no good.
+_ODD = st.sampled_from([None] * 30 + ["late", "ahead", "null", "nan", "back"])
+_GOOD = st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(0, 4), st.integers(0, 8), _ODD)
+_FEW_KINDS = (pa.float64(), pa.int64(), pa.timestamp("us", "UTC"))
+
+
+def _few(rows: list[tuple[str, int, int, int, str | None]], begin: int, time: pa.DataType, d: int) -> pa.Table:
+    """Rows within five seconds of ``begin``."""
+    at = [begin + row[2] + {"late": -40, "ahead": 4000, "back": -3}.get(row[4] or "", 0) for row in rows]
+    x = [float("nan") if row[4] == "nan" else 0.25 * row[3] for row in rows]
+    keys = pa.array([None if row[4] == "null" else row[1] for row in rows], pa.int64())
+    held = pa.array(at, pa.int64())
+    times = held.cast(time) if not pa.types.is_timestamp(time) else pa.array([t * 10**6 for t in at]).cast(time)
+    return pa.table({"k": keys, "t": times} | {f"x{i}": pa.array(x if i == 0 else [0.0] * len(x)) for i in range(d)})
+
+
+@pytest.mark.filterwarnings("ignore::appulse.LateRows")
+@given(
+    st.lists(st.lists(_GOOD, min_size=1, max_size=5), min_size=6, max_size=40),
+    st.sampled_from(_FEW_KINDS),
+    st.integers(1, 3),
+    st.fixed_dictionaries(
+        {
+            "lateness": st.sampled_from([0, 2, 6]),
+            "ahead": st.sampled_from([np.inf, 60, "1 hour"]),
+            "idle_after": st.sampled_from([None, 9]),
+        }
+    ),
+    st.sampled_from([0.3, 1.0]),
+    st.sampled_from(["auto", "grid", "dense"]),
+)
+def test_good_points_have_the_answers_of_the_general_way(
+    given: list[list[tuple[str, int, int, int, str | None]]],
+    time: pa.DataType,
+    d: int,
+    settings: dict[str, Any],
+    epsilon: float,
+    index: Any,
+) -> None:
+    """To the last byte, in long runs of pushes that one kernel takes in, and among them some that it does not."""
+    pushes = [
+        {
+            name: _few(mine, 100 + 3 * i, time, d)
+            for name in "ab"
+            if (mine := sorted((row for row in rows if row[0] == name), key=lambda row: row[2]))
+        }
+        for i, rows in enumerate(given)
+    ]
+    first = {name: _few([(name, 0, 0, 0, None)], 100, time, d) for name in "ab"}
+
+    def taken_in() -> list[Any]:
+        value = ap.Exact(*(f"x{i}" for i in range(d)))
+        streams = [ap.Stream(None, key="k", time="t", value=value, name=name, **settings) for name in "ab"]
+        join = ap.SimilarityJoin(*streams, epsilon=epsilon, probability=1.0, window=12, options=ap.Options(index=index))
+        found: list[Any] = []
+        for push in [first, *pushes]:
+            answers = join.push(**push)
+            assert join.engine is not None
+            arrivals, bucket = join.engine.arrivals, join.engine.bucket
+            levels = (bucket.clock, bucket.complete, dict(bucket.counts), tuple(arrivals.guards), len(bucket))
+            found.append((answers, Counter(join.counted()), join.state()["state_rows"], deepcopy(levels)))
+        return [*found, join.drain(), join.rejects()]
+
+    found = taken_in()
+    with patch.object(short, "FEW", 0):
+        assert found == taken_in()
+
+
+def test_the_short_way_has_pushes_of_many_pairs_and_moves_its_memory() -> None:
+    """Crowded points make more pairs than its tables have room for, and windows grow and shrink."""
+    chance = np.random.default_rng(3)
+
+    def rows(begin: float, n: int, many: int) -> pa.Table:
+        at = np.sort(begin + chance.random(n))
+        return pa.table({"k": np.arange(n), "t": at} | {name: chance.integers(0, many, n) / 4 for name in "xy"})
+
+    sizes = [(64, 3), *[(20, 3)] * 30, *[(1, 40)] * 200, (3000, 200), *[(30, 60)] * 60]
+    pushes = [{name: rows(2.0 * i, n, many) for name in "ab"} for i, (n, many) in enumerate(sizes)]
+
+    def taken_in() -> tuple[list[pa.Table], int, Counter[str]]:
+        streams = [ap.Stream(None, key="k", time="t", value=ap.Exact("x", "y"), name=name) for name in "ab"]
+        join = ap.SimilarityJoin(*streams, epsilon=0.5, probability=1.0, window=50.0)
+        taken: Counter[str] = Counter()
+        by_short = short.ShortPushes.push
+
+        def counted(self: short.ShortPushes, tables: Any) -> pa.Table | None:
+            found = by_short(self, tables)
+            taken["short" if found is not None else "general"] += 1
+            taken["many"] += found is not None and len(found) > 256
+            return found
+
+        with patch.object(short.ShortPushes, "push", counted):
+            return [join.push(**push) for push in pushes], join.state()["state_rows"], taken
+
+    found, held, taken = taken_in()
+    assert taken["short"] > 250
+    assert taken["many"] > 3
+    with patch.object(short, "FEW", 0):
+        expected, as_many, others = taken_in()
+    assert (others["short"], held) == (0, as_many)
+    assert found == expected
 
 
 def test_a_push_of_a_few_rows_takes_few_calls() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from appulse.engines.bucket import NEVER, Bucket, clock_numbers, set_clock
 from appulse.engines.frozen import freeze, thaw
-from appulse.engines.join.local import JoinBucket
+from appulse.engines.join.bucket import JoinBucket
 from appulse.engines.local import Local
 from appulse.engines.queries.call import LocalQueries
 from appulse.model.columns import chunk

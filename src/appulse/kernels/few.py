@@ -66,29 +66,37 @@ def _turned(word: np.uint64) -> np.uint64:
 
 
 @exact_kernel
+def _put_rows(key: Hashes, time: Ints, per: Whole, at: Whole, then: Whole, words: Ints) -> None:
+    """Write the keys and times of one side."""
+    numbers = words.view(np.float64)
+    for i in range(key.shape[0]):
+        words[at + i] = np.int64(_turned(key[i]) ^ np.uint64(1 << 63))
+        if per < 0:
+            numbers[then + i] = np.float64(time[i]) / np.float64(-per)
+        else:
+            words[then + i] = time[i] // per
+
+
+@exact_kernel
 def put_pairs(
-    sides: tuple[tuple[Hashes, Ints], tuple[Hashes, Ints]],
-    figures: tuple[Floats, Floats],
+    left_key: Hashes,
+    left_time: Ints,
+    right_key: Hashes,
+    right_time: Ints,
+    distance: Floats,
+    probability: Floats,
     per: Whole,
     places: Ints,
     words: Ints,
-    numbers: Floats,
 ) -> None:
-    """Write pairs column by column into memory, seen as ``words`` and as ``numbers``, from these ``places`` on.
+    """Write pairs column by column into memory, from these ``places`` on.
 
     Of each side whole numbers of which these are the canonical bytes, and times in units of ``per`` microseconds: whole
     ones, or numbers where ``per`` is negative. Behind them the figures.
     """
-    n = figures[0].shape[0]
-    for side in range(2):
-        key, time = sides[side]
-        at, then = places[2 * side], places[2 * side + 1]
-        for i in range(n):
-            words[at + i] = np.int64(_turned(key[i]) ^ np.uint64(1 << 63))
-            if per < 0:
-                numbers[then + i] = np.float64(time[i]) / np.float64(-per)
-            else:
-                words[then + i] = time[i] // per
-    for i in range(n):
-        numbers[places[4] + i] = figures[0][i]
-        numbers[places[5] + i] = figures[1][i]
+    _put_rows(left_key, left_time, per, places[0], places[1], words)
+    _put_rows(right_key, right_time, per, places[2], places[3], words)
+    numbers = words.view(np.float64)
+    for i in range(distance.shape[0]):
+        numbers[places[4] + i] = distance[i]
+        numbers[places[5] + i] = probability[i]

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from appulse.kernels.few import FewRead, read_rows
 from appulse.kernels.grid import Grid, link_rest, squared_distances
 from appulse.kernels.jit import exact_kernel
+from appulse.kernels.memory import floats_at, hashes_at, ints_at
+from appulse.kernels.newest import newest_two
 from appulse.kernels.sweep import ArrivalRows, Balls, Candidates, Cursor, PairRule, WindowRows, sweep
 
 if TYPE_CHECKING:
@@ -15,6 +18,14 @@ if TYPE_CHECKING:
 
 # Room for so many candidates, at first.
 _CANDIDATES = 1024
+NEVER = -(1 << 62)  # before all times
+#: Numbers of a push to a stream: how many rows, microseconds of a unit of their times, their message in memory (and how
+#: many words it has), times that are late and too far ahead of the clock or of other rows, what is known of its times
+#: (as `newest_two` has it), its window's length, and of the rows the first and last time.
+N, PER, MESSAGE, WORDS, LATE, LIMIT, AHEAD, NEWEST, KEY, RUNNER_UP, MOVES, SPAN, LEAST, MOST = range(14)
+#: Numbers of a window: where its rows stand, where the keys do, and the places in memory of its columns and its keys.
+BEGIN, END, LINKED, BASE, KEYS_END, VALUES_BEGIN, VALUES_END, KEYS_BASE = range(8)
+ROOM, D, HEADS, DIMS, BY_VARIANCE, COLUMNS, KEYS, MEMORY = 8, 9, 10, 11, 12, 13, 28, 31
 
 
 class Came(NamedTuple):
@@ -93,16 +104,6 @@ class Live(NamedTuple):
     mass: Floats
     centre: Floats
     words: Hashes
-
-
-@exact_kernel
-def in_order(time: Ints, offsets: Ints) -> bool:
-    """Whether rows come in order of time, with keys of eight bytes."""
-    good = True
-    for i in range(time.shape[0]):
-        good &= offsets[i + 1] - offsets[i] == 8
-        good &= i == 0 or time[i] >= time[i - 1]
-    return good
 
 
 @exact_kernel
@@ -234,35 +235,123 @@ def _live(window: Columns, stand: Stand, came: Came) -> Live:
 
 
 @exact_kernel
-def push_points(
-    came: tuple[Came, Came], windows: tuple[Columns, Columns], stands: tuple[Stand, Stand], asked: Asked, tally: Ints
-) -> Pairs:
-    """Put points in the windows of their streams, and find their pairs, of one window after the other.
+def _window(memory: Ints, cells: Floats) -> Columns:
+    """The columns of a window, whose places in memory are known."""
+    room, d, heads, dims = memory[ROOM], memory[D], memory[HEADS], memory[DIMS]
+    return Columns(
+        ints_at(memory[COLUMNS], room),
+        ints_at(memory[COLUMNS + 1], room),
+        ints_at(memory[COLUMNS + 2], room),
+        floats_at(memory[COLUMNS + 3], room),
+        floats_at(memory[COLUMNS + 4], room),
+        floats_at(memory[COLUMNS + 5], room),
+        floats_at(memory[COLUMNS + 6], room),
+        floats_at(memory[COLUMNS + 7], room),
+        floats_at(memory[COLUMNS + 8], room * d).reshape((room, d)),
+        ints_at(memory[COLUMNS + 9], room),
+        ints_at(memory[COLUMNS + 10], room),
+        ints_at(memory[COLUMNS + 11], room),
+        ints_at(memory[COLUMNS + 12], room),
+        ints_at(memory[COLUMNS + 13], heads),
+        ints_at(memory[COLUMNS + 14], dims),
+        cells[0],
+        cells[1],
+        memory[BY_VARIANCE] != 0,
+    )
 
-    ``tally`` is that of `sweep`, and behind it how many pairs were looked at.
+
+@exact_kernel
+def _keep_keys(memory: Ints, keys: Hashes) -> Hashes:
+    """Put keys behind those of a window; the words of all its live rows, those among them."""
+    n, held = keys.shape[0], memory[VALUES_END] - memory[VALUES_BEGIN]
+    begin = ints_at(memory[KEYS] + 8 * memory[KEYS_END], n)
+    length = ints_at(memory[KEYS + 1] + 8 * memory[KEYS_END], n)
+    words = hashes_at(memory[KEYS + 2] + memory[VALUES_BEGIN], held // 8 + n)
+    for i in range(n):
+        begin[i] = memory[KEYS_BASE] + held + 8 * i
+        length[i] = 8
+        words[held // 8 + i] = keys[i]
+    return words
+
+
+@exact_kernel
+def _read(asked: Ints, places: Ints, d: Whole) -> tuple[bool, Came, Hashes]:
+    """The points of a push to one stream, with their keys, if all are good, in order, neither late nor from the future.
+
+    What they show of the stream's times goes into ``asked``.
     """
-    _append(came[0], windows[0], stands[0], asked.unknown)
-    _append(came[1], windows[1], stands[1], asked.unknown)
+    n = asked[N]
+    words, numbers = ints_at(asked[MESSAGE], asked[WORDS]), floats_at(asked[MESSAGE], asked[WORDS])
+    read = FewRead(np.empty(n, np.int64), np.empty(n, np.uint64), np.empty((n, d)), np.empty((n, 0)))
+    good = read_rows(words, numbers, places, asked[PER], read)
+    time, zeros = read.time, np.zeros(n, np.int64)
+    came = Came(time, np.ones(n), np.zeros(n), read.centre, zeros, zeros)
+    if not good or n == 0:
+        return good, came, read.key
+    for i in range(1, n):
+        good &= time[i] >= time[i - 1]
+    least, most = time[0], time[n - 1]
+    good &= least >= asked[LATE] and most <= asked[LIMIT]
+    known = asked[NEWEST : MOVES + 1]
+    first = known[0] if known[0] > NEVER else least
+    newest_two(time, np.arange(n + 1) * 8, read.key.view(np.uint8), known)
+    asked[LEAST], asked[MOST] = least, most
+    return good and known[0] - first <= asked[AHEAD], came, read.key
+
+
+@exact_kernel
+def push_points(
+    asked: Ints,
+    left_places: Ints,
+    right_places: Ints,
+    memory: Ints,
+    cells: Floats,
+    check_differ: bool,
+    epsilon: float,
+    threshold: float,
+    unknown: float,
+    tally: Ints,
+) -> tuple[Whole, Hashes, Floats]:
+    """Take a few points of two streams from memory into their windows, and find their pairs, of one after the other.
+
+    ``asked`` and ``memory`` have a row for each stream, whose numbers are named above; the places are those of columns
+    within their messages. ``unknown`` stands for a variance. ``tally`` is that of `sweep`, and behind it how many pairs
+    were looked at. Returns how many pairs there are, the words of their keys and times
+    (left, right), and distances and probabilities; less than 0, and nothing has changed, if some row has to go the
+    general way.
+    """
+    d = memory[0, D]
+    good, one_came, one_keys = _read(asked[0], left_places, d)
+    fine, other_came, other_keys = _read(asked[1], right_places, d)
+    if not (good and fine):
+        return -1, np.empty((4, 0), np.uint64), np.empty((2, 0))
+    rule = Asked(check_differ, epsilon, epsilon * epsilon, threshold, unknown)
+    came = (one_came, other_came)
+    windows = (_window(memory[0], cells[0]), _window(memory[1], cells[1]))
+    stands = (_stand(asked[0], memory[0], one_keys), _stand(asked[1], memory[1], other_keys))
+    _append(came[0], windows[0], stands[0], rule.unknown)
+    _append(came[1], windows[1], stands[1], rule.unknown)
     order = _merged(came[0].time, came[1].time)
     near, rows, first = np.empty(0, np.int64), np.empty(0, np.int64), 0
     for own in range(2):  # called in one place, `sweep` is compiled once
-        others, its = _candidates(own, order, came, windows[own], stands, asked, tally)
+        others, its = _candidates(own, order, came, windows[own], stands, rule, tally)
         first = others.shape[0] if own == 0 else first
         near, rows = np.concatenate((near, others)), np.concatenate((rows, its))
     right, left, other_left, other_right = near[:first], rows[:first], near[first:], rows[first:]
     one, other = _live(windows[0], stands[0], came[0]), _live(windows[1], stands[1], came[1])
     most = near.shape[0]
     tally[4] = most
-    words, times, numbers = np.empty((2, most), np.uint64), np.empty((2, most), np.int64), np.empty((2, most))
-    pairs = Pairs(words[0], times[0], words[1], times[1], numbers[0], numbers[1])
-    n = _write(left, right, squared_distances(right, left, other.centre, one.centre), one, other, asked, pairs, 0)
+    words, numbers = np.empty((4, most), np.uint64), np.empty((2, most))
+    times = words.view(np.int64)
+    pairs = Pairs(words[0], times[1], words[2], times[3], numbers[0], numbers[1])
+    n = _write(left, right, squared_distances(right, left, other.centre, one.centre), one, other, rule, pairs, 0)
     square = squared_distances(other_left, other_right, one.centre, other.centre)
-    n = _write(other_left, other_right, square, one, other, asked, pairs, n)
-    return Pairs(
-        pairs.left_key[:n],
-        pairs.left_time[:n],
-        pairs.right_key[:n],
-        pairs.right_time[:n],
-        pairs.distance[:n],
-        pairs.probability[:n],
-    )
+    n = _write(other_left, other_right, square, one, other, rule, pairs, n)
+    return n, words, numbers
+
+
+@exact_kernel
+def _stand(asked: Ints, memory: Ints, keys: Hashes) -> Stand:
+    """Where a window stands, once it has the keys of the rows that come."""
+    words = _keep_keys(memory, keys)
+    return Stand(memory[BEGIN], memory[END], memory[LINKED], memory[BASE], asked[SPAN], words)

@@ -71,8 +71,8 @@ class FewRows:
             return None
         return cls(None if names == schema.names else names, pa.schema(fields), per, model, reach)
 
-    def read(self, table: pa.Table) -> Objects | None:
-        """The rows, if all of them are good."""
+    def message(self, table: pa.Table) -> tuple[pa.Buffer, NDArray[np.int64]] | None:
+        """The rows as Arrow writes them, and where in that their columns are; None where some may be null."""
         batches = (table if self.columns is None else table.select(self.columns)).to_batches()
         if len(batches) != 1:
             return None
@@ -83,12 +83,19 @@ class FewRows:
             if layout is None:
                 return None
             self.layouts[n] = layout
-        if not message[: len(layout.head)].equals(layout.head):
+        return (message, layout.places) if message[: len(layout.head)].equals(layout.head) else None
+
+    def read(self, table: pa.Table) -> Objects | None:
+        """The rows, if all of them are good."""
+        found = self.message(table)
+        if found is None:
             return None
+        message, places = found
+        n = len(table)
         sigma = self.model.sigma if isinstance(self.model, Gaussian) else None
         words, spread = np.frombuffer(message, np.int64), np.empty((n, 0 if sigma is None else 1))
         out = FewRead(np.empty(n, np.int64), np.empty(n, np.uint64), np.empty((n, len(self.model.columns))), spread)
-        if not read_rows(words, words.view(np.float64), layout.places, self.per, out):
+        if not read_rows(words, words.view(np.float64), places, self.per, out):
             return None
         if isinstance(sigma, float):
             spread[:] = sigma

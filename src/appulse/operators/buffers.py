@@ -30,12 +30,16 @@ class Rows:
 
     def grow(self, n: int) -> slice:
         """Append ``n`` rows to be filled in; where they are in the ``data`` of each column."""
+        self.reserve(n)
+        begin, self.end = self.end, self.end + n
+        return slice(begin, self.end)
+
+    def reserve(self, n: int) -> None:
+        """Have room for ``n`` rows more."""
         if self.end + n > self.room:
             # Some of it free after moving, so that a row is moved a few times; of many rows less, to save memory.
             needed = len(self) + n
             self._move(max(needed + needed // (4 if needed > _MANY else 1), 64, self.room))
-        begin, self.end = self.end, self.end + n
-        return slice(begin, self.end)
 
     def drop(self, n: int) -> None:
         """Forget the first ``n`` rows, and give memory back once most of it is unused."""
@@ -163,6 +167,27 @@ class Arena:
         self._length.data[new] = lengths
         self.words = self.words and are_words(offsets)
         self._values.extend(values[offsets[0] : offsets[-1]])
+
+    def reserve(self, n: int) -> None:
+        """Have room for ``n`` words more."""
+        self._begin.rows.reserve(n)
+        self._values.rows.reserve(n * _WORD)
+
+    @property
+    def stand(self) -> tuple[int, int, int, int]:
+        """Where the runs end, where live values begin and end, and where counting began: within the ``arrays``."""
+        values = self._values.rows
+        return self._begin.rows.end, values.begin, values.end, self.base
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """What there is of begins, lengths and values, live or not."""
+        return self._begin.data, self._length.data, self._values.data
+
+    def took(self, n: int) -> None:
+        """``n`` words have been put behind the others, into the room that was reserved for them."""
+        self._begin.rows.grow(n)
+        self._values.rows.grow(n * _WORD)
 
     def take(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The runs of some rows, as (offsets, values)."""

@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.few_points import Asked, Came, in_order, push_points
-from appulse.model.objects import Objects
+from appulse.kernels.few_points import MEMORY, push_points
 from appulse.model.strings import Bytes
-from appulse.model.uncertainty import Form
-from appulse.operators.answers import NO_ANSWERS, Answers
+from appulse.operators.answers import Answers
 from appulse.operators.cost import UNKNOWN
 from appulse.operators.join_windows import JoinWindows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from appulse.kernels.few_points import Columns, Stand
+    from numpy.typing import NDArray
+
     from appulse.operators.plan import JoinPlan
 
-#: So many rows of a push are few.
-FEW = 64
+    Side = tuple[NDArray[np.uint64], NDArray[np.int64]]
+
 _TWO = 2
 _WORD = 8  # bytes
+
+
+class FewPairsFound(NamedTuple):
+    """Pairs of a few points: the canonical words of their keys and times (left, right), distances and probabilities."""
+
+    words: NDArray[np.uint64]
+    figures: NDArray[np.float64]
+
+    @property
+    def many(self) -> int:
+        """How many."""
+        return int(self.words.shape[1])
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Keys and times of the left rows, and of the right ones."""
+        words, times = self.words, self.words.view(np.int64)
+        return (words[0], times[1]), (words[2], times[3])
+
+    def answers(self) -> Answers:
+        """The same as any other pairs."""
+        n, ((left, left_time), (right, right_time)) = self.many, self.sides
+        begin, stream = np.arange(n + 1) * _WORD, np.zeros(n, np.int64)
+        one, two = (Bytes(begin, column.view(np.uint8)) for column in (left, right))
+        return Answers(stream, one, left_time, stream + 1, two, right_time, *self.figures)
 
 
 def serves(plan: JoinPlan) -> bool:
@@ -39,33 +62,44 @@ class FewPoints(JoinWindows):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._short = serves(self.plan) and self.lanes == 1 and self.ownership is None
-        self._zeros = np.zeros(FEW, np.int64)
+        self._memory, self._cells = np.zeros((_TWO, MEMORY), np.int64), np.zeros((_TWO, 2))
 
-    def _few(self, batches: Sequence[tuple[int, int, Objects]]) -> Answers | None:
-        """The answers of a few rows, which are kept; None where they have to go the general way."""
-        if not self._short or not self._stores or len(batches) > _TWO:
-            return None
-        d = self._stores[0].d
-        rows = [_none_of(d), _none_of(d)]
-        for own, _, given in batches:
-            if len(rows[own].time) or given.d != d or not _in_order(given):
-                return None
-            rows[own] = given
-        many = [len(given.time) for given in rows]
-        if not 0 < sum(many) <= FEW or self._by_products_of(d, sum(many)):
-            return None
-        ready = all(store.takes_points(n) for store, n in zip(self._stores, many, strict=True))
-        return self._pushed(rows) if ready else None
+    def has_room(self, d: int, many: Sequence[int]) -> bool:
+        """Whether so many points more for each stream may go the short way."""
+        return (
+            len(self._stores) == _TWO
+            and self._stores[0].d == d
+            and not self._by_products_of(d, sum(many))
+            and all(store.takes_points(n) for store, n in zip(self._stores, many, strict=True))
+        )
 
-    def _pushed(self, rows: Sequence[Objects]) -> Answers:
+    def push_few(
+        self, asked: NDArray[np.int64], places: Sequence[NDArray[np.int64]], many: Sequence[int]
+    ) -> FewPairsFound | None:
+        """The pairs of a few rows of messages, which are kept; None, and nothing has changed, where some are not good.
+
+        There `has_room`. ``asked`` is what `appulse.kernels.few_points` has it to be.
+        """
         plan, tally = self.plan, np.zeros(5, np.int64)
-        (came, window, stand), (other, beside, at) = (self._took(own, given) for own, given in enumerate(rows))
-        asked = Asked(plan.check_differ, plan.limit, plan.limit**2, plan.threshold, UNKNOWN)
-        pairs = push_points((came, other), (window, beside), (stand, at), asked, tally)
-        for store in self._stores:
-            store.linked = len(store)
-        n = len(pairs.distance)
+        for store, came, memory, cells in zip(self._stores, many, self._memory, self._cells, strict=True):
+            store.reserve(came, memory, cells)
+        found, words, figures = push_points(
+            asked,
+            places[0],
+            places[1],
+            self._memory,
+            self._cells,
+            plan.check_differ,
+            plan.limit,
+            plan.threshold,
+            UNKNOWN,
+            tally,
+        )
+        n = int(found)
+        if n < 0:
+            return None
+        for store, came in zip(self._stores, many, strict=True):
+            store.took(came)
         reached, far, unlikely, _, refined = tally.tolist()
         counts = self.counts
         counts["candidates"] += reached
@@ -74,39 +108,4 @@ class FewPoints(JoinWindows):
         counts["refined"] += refined
         counts["answers"] += n
         self.output.add(n)
-        if n == 0:
-            return NO_ANSWERS
-        left, left_time, right, right_time, distance, probability = pairs
-        begin, stream = np.arange(n + 1) * _WORD, np.zeros(n, np.int64)
-        one, two = (Bytes(begin, column.view(np.uint8)) for column in (left, right))
-        return Answers(stream, one, left_time, stream + 1, two, right_time, distance, probability)
-
-    def _took(self, own: int, rows: Objects) -> tuple[Came, Columns, Stand]:
-        """The rows that come to a window, which has room for them now."""
-        n, store = len(rows.time), self._stores[own]
-        group = self._zeros[:n] if rows.group is None else self._groups.of(rows.group, n)
-        differ = self._zeros[:n] if rows.differ is None else self._differs.of(rows.differ, n)
-        stand, columns = store.room_for_points(rows.key, n, self.plan.windows[own])
-        return Came(rows.time, rows.mass, rows.reach, rows.centre, group, differ), columns, stand
-
-
-@lru_cache
-def _none_of(d: int) -> Objects:
-    """No points of so many dimensions."""
-    none = np.empty(0)
-    return Objects(
-        Form.POINT,
-        np.empty(0, np.int64),
-        Bytes.of([]),
-        none,
-        np.empty((0, d)),
-        np.empty((0, 0)),
-        none,
-        none,
-        np.empty((0, 0)),
-    )
-
-
-def _in_order(rows: Objects) -> bool:
-    """Whether rows come in order of time, with keys of eight bytes."""
-    return in_order(rows.time, rows.key.offsets)
+        return FewPairsFound(words[:, :n], figures[:, :n])

@@ -23,7 +23,7 @@ from appulse.operators.answers import NO_ANSWERS, Answers
 from appulse.operators.audit import NOTHING, Audit, Noted, in_windows
 from appulse.operators.cost import Probes
 from appulse.operators.estimate import Estimate, estimated
-from appulse.operators.few_points import FewPoints
+from appulse.operators.few_points import FewPairsFound, FewPoints
 from appulse.operators.held_pairs import leading, values_of
 from appulse.operators.one_dimension import matches, prepare
 from appulse.operators.output import Watch, explodes
@@ -79,9 +79,6 @@ class SimilarityJoin(FewPoints):
 
         Where windows are uncertain ``presence`` has the rows that those of the batches' groups held.
         """
-        if (few := self._few(batches)) is not None:
-            self._come += sum(len(rows) for _, _, rows in batches)
-            return few
         for i, updates in enumerate(presence):
             self._present.learn(updates, self._groups, forget=i == 0 and not self.plan.changes)
         arrivals = self._admit(batches)
@@ -95,6 +92,14 @@ class SimilarityJoin(FewPoints):
         for own, store in enumerate(self._stores):
             found += self._sweep(own, store, arrivals)
         return Answers.concat(found)
+
+    def push_few(
+        self, asked: NDArray[np.int64], places: Sequence[NDArray[np.int64]], many: Sequence[int]
+    ) -> FewPairsFound | None:
+        """As `push`, for a few exact points by the short way; None where they have to go the general way."""
+        found = super().push_few(asked, places, many)
+        self._come += 0 if found is None else sum(many)
+        return found
 
     def beside(self) -> SimilarityJoin:
         """A join of the same windows that counts for itself, for another thread."""

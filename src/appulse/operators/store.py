@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from appulse.kernels.arrays import Moments, Samples
-from appulse.kernels.few_points import Columns, Stand
+from appulse.kernels.few_points import ROOM as COLUMNS_FROM
 from appulse.kernels.grid import END, Grid, link_rest, relink
 from appulse.kernels.moments import most_variances, shapes
 from appulse.kernels.sweep import Balls, WindowRows
@@ -114,7 +114,7 @@ class WindowBuffer:
         self.heads = _EMPTY
         self.choice: Choice | None = None  # what made the index
         self._come = 0  # rows since then
-        self._columns: Columns | None = None  # as kernels take them, until they have moved
+        self._known: tuple[Any, ...] | None = None  # whose places in memory a kernel knows
         self.line: LineIndex | None = None  # in place of the grid, where these are the better index
         self._oversized = self._most_oversized = 0  # rows too large for the grid, and when to build it anew
 
@@ -204,38 +204,35 @@ class WindowBuffer:
         """Whether the short way has room for so many exact points more: all keys are words, and the index stands."""
         return self.key.words and self.stands(n)
 
-    def room_for_points(self, key: Bytes, n: int, span: int) -> tuple[Stand, Columns]:
-        """Append the keys of ``n`` exact points; where the window stands, and its columns, with room for the others."""
-        if n:
-            self._come += n
-            self.arrived += n
-            self.key.extend(key.offsets, key.data)
-        end = self.rows.grow(n).start
-        stand = Stand(self.rows.begin, end, self.linked, self.base, span, self.key.values.view(np.uint64))
-        known = self._columns
-        if known is None or known.time is not self.time.data or known.heads is not self.heads:
-            cells = self.cells
-            self._columns = known = Columns(
-                self.time.data,
-                self.rank.data,
-                self.rank_max.data,
-                self.mass.data,
-                self.reach.data,
-                self.radius.data,
-                self.extent.data,
-                self.variance.data,
-                self.centre.data,
-                self.group.data,
-                self.differ.data,
-                self.cell.data,
-                self.following.data,
-                self.heads,
-                cells.dims,
-                1.0 / cells.side,
-                cells.cap,
-                cells.by_variance,
+    def reserve(self, n: int, memory: NDArray[np.int64], cells: NDArray[np.float64]) -> None:
+        """Have room for ``n`` exact points more; where the window stands, as `appulse.kernels.few_points` has it.
+
+        Nothing else changes before `took`.
+        """
+        rows, key = self.rows, self.key
+        rows.reserve(n)
+        key.reserve(n)
+        memory[:COLUMNS_FROM] = (rows.begin, rows.end, self.linked, self.base, *key.stand)
+        known = (self.time.data, self.heads, self.choice, *key.arrays)
+        if self._known is None or any(one is not other for one, other in zip(known, self._known, strict=True)):
+            self._known = known
+            own = self.cells
+            columns = (
+                *(self.time, self.rank, self.rank_max, self.mass, self.reach, self.radius, self.extent, self.variance),
+                *(self.centre, self.group, self.differ, self.cell, self.following),
             )
-        return stand, known
+            arrays = (*(column.data for column in columns), self.heads, own.dims, *key.arrays)
+            sizes = rows.room, self.d, len(self.heads), len(own.dims), own.by_variance
+            memory[COLUMNS_FROM:] = (*sizes, *(array.ctypes.data for array in arrays))
+            cells[:] = 1.0 / own.side, own.cap
+
+    def took(self, n: int) -> None:
+        """``n`` exact points have been put behind the rows, into the room that was reserved for them."""
+        self._come += n
+        self.arrived += n
+        self.rows.grow(n)
+        self.key.took(n)
+        self.linked = len(self)
 
     def _extend_some(self, objects: Objects, new: slice) -> None:
         """Fill in the columns that some plans have."""

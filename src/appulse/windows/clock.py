@@ -65,7 +65,10 @@ class Clock:
         """Take note of rows that came in time."""
         if len(rows) == 0:
             return
-        least, most = span(rows.time)
+        self.reach(stream, *span(rows.time))
+
+    def reach(self, stream: int, least: int, most: int) -> None:
+        """Take note of the least and the greatest time of rows that came in time."""
         known = self.newest[stream]
         self.newest[stream] = most if known is None else max(known, most)
         self.first = least if self.first is None else min(self.first, least)

@@ -23,6 +23,8 @@ from appulse.model.times import MIN_TIME
 from appulse.windows.clock import span
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from appulse.model.strings import Bytes
@@ -32,6 +34,7 @@ _PAUSES = 20
 # A key that speaks alone is believed from so many rows on.
 _ALONE = 8
 _OTHERS = "all other rows"
+_ANY = 1 << 62
 
 
 def wall_clock() -> int:
@@ -118,10 +121,27 @@ class FutureGuard:
         """With rows that are in order."""
         if len(time) == 0:
             return self
-        known = np.array([self.newest, self.key, self.runner_up, self.moves], np.int64)
+        known = np.array(self.known, np.int64)
         newest_two(time, key.offsets, key.data, known)
-        newest, number, runner_up, moves = known.tolist()
-        least = span(time)[0]
+        return self.after(known.tolist(), span(time)[0])
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The latest time that rows may have, and how far past the others."""
+        if self.ahead is None:
+            return _ANY, _ANY
+        return wall_clock() + self.ahead if self.wall else _ANY, self.ahead
+
+    @property
+    def known(self) -> tuple[int, int, int, int]:
+        """What `newest_two` brings up to date."""
+        return self.newest, self.key, self.runner_up, self.moves
+
+    def after(self, known: Sequence[int], least: int) -> FutureGuard:
+        """With rows that are in order, which had ``least`` as their first time, and made it ``known``."""
+        if self.ahead is None:
+            return self
+        newest, number, runner_up, moves = known
         first = least if self.first == MIN_TIME else min(self.first, least)
         refused = None if self.refused is not None and self.refused[0] <= newest else self.refused
         return FutureGuard(self.ahead, self.wall, newest, number, runner_up, moves, first, refused)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from appulse.operators.answers import Answers
 
+    Side = tuple[NDArray[np.uint64], NDArray[np.int64]]
+
 _SIDES = [f"{side}_{what}" for side in ("left", "right") for what in ("stream", "key", "time")]
 _WRITTEN = [1, 2, 4, 5, 6, 7]  # columns that differ from table to table
 _TWO = 2
@@ -46,17 +48,20 @@ class FewPairs:
 
     def table(self, answers: Answers) -> pa.Table:
         """Some pairs as a table."""
-        n = len(answers.distance)
+        return self.table_of(
+            (answers.left_key.data.view(np.uint64), answers.left_time),
+            (answers.right_key.data.view(np.uint64), answers.right_time),
+            (answers.distance, answers.probability),
+        )
+
+    def table_of(self, left: Side, right: Side, figures: tuple[NDArray[np.float64], NDArray[np.float64]]) -> pa.Table:
+        """Pairs whose rows have these canonical keys and times, with their distances and probabilities, as a table."""
+        n = len(left[0])
         blank = self._blanks.get(n)
         if blank is None:
             self._blanks[n] = blank = self._blank(n)
         message = blank.message.copy()
-        sides = (
-            (answers.left_key.data.view(np.uint64), answers.left_time),
-            (answers.right_key.data.view(np.uint64), answers.right_time),
-        )
-        figures = answers.distance, answers.probability
-        put_pairs(sides, figures, self._per, blank.places, message.view(np.int64), message.view(np.float64))
+        put_pairs(*left, *right, *figures, self._per, blank.places, message.view(np.int64))
         batch = pa.ipc.read_record_batch(pa.py_buffer(message), self._schema)
         return pa.Table.from_batches([batch], self._schema)
 
