@@ -254,7 +254,7 @@ def test_a_push_of_a_few_rows_takes_few_calls() -> None:
     for push in given:
         join.push(**push)
     profile.disable()
-    assert pstats.Stats(profile).total_calls / len(given) < 400  # type: ignore[attr-defined]
+    assert pstats.Stats(profile).total_calls / len(given) < 280  # type: ignore[attr-defined]
 
 
 def test_columns_of_the_same_rows_grow_and_shrink_together() -> None:

@@ -140,6 +140,9 @@ class Arena:
         """The same runs in the order of the rows."""
         return self if self._place is None else Arena.of(*self.take(np.arange(len(self._place))))
 
+    def __len__(self) -> int:
+        return len(self._begin.rows)
+
     @property
     def values(self) -> NDArray[Any]:
         """All live values."""
@@ -202,7 +205,8 @@ class Arena:
         """Forget the first ``n`` rows."""
         if n == 0:
             return
-        end = int(self._begin.view[n - 1] + self._length.view[n - 1])
+        words = self.base + n * _WORD
+        end = words if self.words else int(self._begin.view[n - 1] + self._length.view[n - 1])
         self._values.drop(end - self.base)
         self._begin.drop(n)
         self.base = end

@@ -256,7 +256,7 @@ class WindowBuffer:
             return 0
         self.rows.drop(n)
         for arena in (self.samples, self.weights, self.key):
-            if len(arena.begin):
+            if len(arena):
                 arena.drop(n)
         self.base += n
         self.linked = max(0, self.linked - n)
@@ -306,7 +306,7 @@ class WindowBuffer:
         before = len(self)
         self.rows.keep(rows)
         for arena in (self.samples, self.weights, self.key):
-            if len(arena.begin):
+            if len(arena):
                 offsets, values = arena.take(rows)
                 arena.drop(len(arena.begin))
                 arena.extend(offsets, values)
