@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.kernels.strings import are_words, gather, take_words
+from appulse.model.room import room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -128,8 +129,8 @@ class Ragged(Generic[Values]):
         taken: Any  # as the values are
         index = np.asarray(index, np.int64)
         if values.dtype == np.uint8 and len(values) == _WORD * len(self) and are_words(self.offsets):
-            taken = take_words(values.view(np.uint64), index).view(np.uint8)
-            return type(self)(np.arange(len(index) + 1) * _WORD, taken)
+            offsets, taken = words_at(values, index)
+            return type(self)(offsets, taken)
         if values.ndim == 1:
             offsets, taken = gather(self.offsets, values, index)
             return type(self)(offsets, taken)
@@ -150,6 +151,15 @@ class Ragged(Generic[Values]):
         offsets = [part.offsets[:-1] + end for part, end in zip(parts, ends[:-1], strict=True)]
         values = _concat(f"{cls.__name__}.values", [part.values for part in parts])
         return cls(np.concatenate([*offsets, ends[-1:]]).astype(np.int64), values)
+
+
+def words_at(values: NDArray[np.uint8], index: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Of runs of eight bytes those at ``index``, as (offsets, values)."""
+    offsets, taken = room(len(index) + 1, np.int64), room(len(index), np.uint64)
+    offsets[0], offsets[1:] = 0, _WORD
+    np.cumsum(offsets, out=offsets)
+    take_words(values.view(np.uint64), index, taken)
+    return offsets, taken.view(np.uint8)
 
 
 class _Kind(NamedTuple):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.model.batch import SHARED, Batch, Ragged
+from appulse.model.room import room
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,7 +104,9 @@ def encode(array: pa.Array, *, signed_zero: bool = False) -> Bytes:
 def decode(strings: Bytes, kind: pa.DataType) -> pa.Array:
     """The Arrow array of type ``kind`` whose canonical bytes these are."""
     if is_scalar(kind):
-        return from_order_bits(strings.data.view(">u8").astype(np.uint64), kind)
+        bits = room(len(strings), np.uint64)
+        bits[:] = strings.data.view(">u8")
+        return from_order_bits(bits, kind)
     if pa.types.is_dictionary(kind):
         return decode(strings, kind.value_type)
     if pa.types.is_string(kind) and strings.offsets[-1] <= _MOST_INT32:
@@ -235,7 +238,7 @@ def from_order_bits(bits: NDArray[np.uint64], kind: pa.DataType) -> pa.Array:
         return values if kind == values.type else values.cast(kind)
     if pa.types.is_uint64(kind):
         return pa.array(bits)
-    whole = pa.array((bits ^ _SIGN).view(np.int64))
+    whole = pa.array(np.bitwise_xor(bits, _SIGN, out=room(len(bits), np.uint64)).view(np.int64))
     if pa.types.is_temporal(kind):
         return whole.cast(pa.int32()).view(kind) if kind.bit_width == 32 else whole.view(kind)
     return whole if kind == whole.type else whole.cast(kind)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from appulse.kernels.strings import are_words, gather_runs
+from appulse.model.batch import words_at
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -136,9 +137,15 @@ class Arena:
         arena._place = place
         return arena
 
+    def all(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """The runs of all live rows, as (offsets, values)."""
+        if self._place is None and self.words:
+            return np.arange(len(self) + 1) * _WORD, self.values
+        return self._taken(np.arange(len(self)) if self._place is None else self._place)
+
     def settled(self) -> Arena:
         """The same runs in the order of the rows."""
-        return self if self._place is None else Arena.of(*self.take(np.arange(len(self._place))))
+        return self if self._place is None else Arena.of(*self._taken(self._place))
 
     def __len__(self) -> int:
         return len(self._begin.rows)
@@ -194,10 +201,11 @@ class Arena:
 
     def take(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The runs of some rows, as (offsets, values)."""
-        if self._place is not None:
-            rows = self._place[rows]
+        return self._taken(rows if self._place is None else self._place[rows])
+
+    def _taken(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
         if self.words:
-            return np.arange(len(rows) + 1) * _WORD, self.values.view(np.uint64)[rows].view(np.uint8)
+            return words_at(self.values, rows)
         offsets, values = gather_runs(self.begin, self.length, self.base, self.values, rows)
         return offsets, values
 

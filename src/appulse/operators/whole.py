@@ -30,6 +30,7 @@ from appulse.kernels.cells import (
     wide_order,
 )
 from appulse.kernels.grid import squared_distances
+from appulse.model.room import room
 from appulse.operators.audit import Noted, chosen
 from appulse.operators.cost import Cells, Choice
 from appulse.operators.estimate import Estimate
@@ -198,7 +199,7 @@ class WholeJoin:
     def _count(self) -> None:
         """Count the partners of rows, pass by pass."""
         (left, right), layout = self._sides[0], self._laid.layout
-        rule, _, room = self._asked(_Part(left, right, 0, PART))
+        rule, _, many = self._asked(_Part(left, right, 0, PART))
         lines = [[Lines(self._strips(rim, own=own), rim) for rim in (1, layout.rim)] for own in (False, True)]
         count = PartnerCount(
             self._join.plan,
@@ -210,7 +211,7 @@ class WholeJoin:
             (lines[1][0], lines[1][1]),
             self._laid.near,
             self._partners,
-            room,
+            many,
         )
         for one in count.passes():
 
@@ -229,14 +230,14 @@ class WholeJoin:
     def _points_of(
         self, part: _Part, labels: Sequence[Labelled], finish: Callable[[Points], T]
     ) -> tuple[list[T], Counter[str]]:
-        rule, strips, room = self._asked(part)
+        rule, strips, many = self._asked(part)
         sides = (self._rows[part.left], self._rows[part.right])
         own = (labels[part.left], labels[part.right])
         mass = float(self._stores[part.left].mass.view[0] * self._stores[part.right].mass.view[0])
         made, found, looked = [], 0, 0
         begin: Whole = part.begin
         while begin < part.end and mass >= self._join.plan.threshold:
-            numbers, distance = np.empty((4, room), np.int64), np.empty(room)
+            numbers, distance = room((4, many), np.int64), room(many)
             out = PairColumns(numbers[0], numbers[1], numbers[2], numbers[3], distance)
             begin, n, seen = close_points(begin, part.end, strips, rule, sides, own, out)
             looked += seen
@@ -245,7 +246,7 @@ class WholeJoin:
             if n:
                 made.append(finish(Points(part.left, part.right, _first(out, n), mass)))
             elif begin < part.end:
-                room *= 4
+                many *= 4
         counts = {"candidates": looked, "pruned_reach": looked - found, "refined": found, "answers": found}
         return made, Counter(counts)
 
@@ -254,24 +255,24 @@ class WholeJoin:
         plan, windows = self._join.plan, self._join.plan.windows
         own = plan.self_join
         rule = CloseRule(plan.limit, windows[part.right], windows[part.left], own, self._points, plan.check_differ)
-        room = max(1 << 12, int((1.5 * self._per_row + 0.25) * (part.end - part.begin)))
-        return rule, _strips(self._laid.strides, 1, slot=False, own=own), room
+        many = max(1 << 12, int((1.5 * self._per_row + 0.25) * (part.end - part.begin)))
+        return rule, _strips(self._laid.strides, 1, slot=False, own=own), many
 
     def _candidates(self, part: _Part, counts: Counter[str]) -> list[CandidatePairs]:
         """The candidates of a part, as many at a time as there is room for."""
         left, right = self._rows[part.left], self._rows[part.right]
-        rule, strips, room = self._asked(part)
+        rule, strips, many = self._asked(part)
         found, looked = [], 0
         begin: Whole = part.begin
         while begin < part.end:
-            one, other = np.empty(room, np.int64), np.empty(room, np.int64)
+            one, other = room(many, np.int64), room(many, np.int64)
             begin, n, seen = close_rows(begin, part.end, strips, rule, left, right, one, other)
             looked += seen
             if n:
                 pairs = CandidatePairs(self._stores[part.left], one[:n], self._stores[part.right], other[:n], other[:n])
                 found.append(pairs)
             elif begin < part.end:
-                room *= 4
+                many *= 4
         counts["candidates"] += looked
         counts["pruned_reach"] += looked - sum(map(len, found))
         return found
@@ -292,15 +293,15 @@ class WholeJoin:
         )
         rule, strips, _ = self._asked(part)
         rule = rule._replace(limit=_EVERYWHERE, own=False)
-        looked, room = [(np.empty(0, np.int64), np.empty(0, np.int64))], 1 << 12
+        looked, many = [(np.empty(0, np.int64), np.empty(0, np.int64))], 1 << 12
         begin: Whole = 0
         while begin < len(audited):
-            one, other = np.empty(room, np.int64), np.empty(room, np.int64)
+            one, other = room(many, np.int64), room(many, np.int64)
             begin, n, _ = close_rows(begin, len(audited), strips, rule, rows, right, one, other)
             if n:
                 looked.append((audited[one[:n]], other[:n]))
             elif begin < len(audited):
-                room *= 4
+                many *= 4
         one, other = (np.concatenate([pairs[i] for pairs in looked]) for i in (0, 1))
         if join.plan.self_join:
             one, other = one[other > one], other[other > one]
@@ -309,7 +310,7 @@ class WholeJoin:
     def _sorted(self, table: TableRows) -> tuple[TableRows, NDArray[np.int64]]:
         """The rows of a table in the order of their cells, and the codes of these."""
         rows, n = table.rows, len(table.rows)
-        code = np.empty(n, np.int64)
+        code = room(n, np.int64)
         cell_codes(self._laid.layout, rows.centre, rows.time, table.group, code)
         index_bits = n.bit_length()
         if self._laid.bits + index_bits < _CODE_BITS:
@@ -465,7 +466,8 @@ def _reordered(table: TableRows, order: NDArray[np.int64]) -> TableRows:
     wide = {"spread": given.spread, "covariance": given.covariance}
     done |= {name: column for name, column in wide.items() if column.shape[1] == 0}
     done["key"] = given.key
-    done["centre"] = np.empty(given.centre.shape)
+    done["time"] = np.take(given.time, order, out=room(len(order), np.int64), mode="clip")  # else NumPy takes a copy
+    done["centre"] = room(given.centre.shape)
     take_rows(given.centre, order, done["centre"])
     nothing: dict[str, Any] = dict.fromkeys(done)
     rows = replace(replace(given, **nothing).take(order), **done)

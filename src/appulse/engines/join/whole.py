@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from appulse.engines.join.call import times_of, to_table
 from appulse.kernels.cells import Labelled
-from appulse.model.strings import decode
+from appulse.model.strings import Bytes, decode
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +25,7 @@ def tables_of(whole: WholeJoin, call: JoinCall) -> list[pa.Table]:
     if not whole.plain or call.imputes or any(encoding.behind for encoding in call.encodings):
         return whole.answers(lambda answers: to_table(answers, call))
     stores = whole.stores
-    keys = [_Words(decode(store.keys(np.arange(len(store))), call.key_type)) for store in stores]
+    keys = [_Words(decode(Bytes(*store.key.all()), call.key_type)) for store in stores]
     times = [_Words(times_of(store.time.view, np.full(len(store), i), call)) for i, store in enumerate(stores)]
     same = _Repeated()
     labels = [Labelled(key.words, time.words) for key, time in zip(keys, times, strict=True)]
