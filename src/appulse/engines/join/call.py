@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 EMITS = ("matches", "changes")
 PROBABILITIES = ("exact", "bounds")
 _TWO = 2
-_SHARED = 1 << 16  # rows up to which columns of one value are kept
+_SHARED = 1 << 18  # rows up to which columns of one value are kept
 #: Samples that match, and what they add to the probability.
 PAIRS = pa.list_(
     pa.struct([("left", pa.list_(pa.float64())), ("right", pa.list_(pa.float64())), ("weight", pa.float64())])
