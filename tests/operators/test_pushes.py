@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import appulse as ap
 from appulse.engines.join import call, short
 from appulse.model import few_objects
+from appulse.operators import few_points
 from appulse.operators.buffers import Column, Rows
 
 _MODELS = (ap.Exact("x", "y"), ap.Gaussian("x", "y", sigma="s"), ap.Ball("x", "y", radius="s", samples=8))
@@ -127,7 +128,7 @@ def test_a_few_rows_have_the_answers_of_the_general_way(
 
     found = taken_in()
     with ExitStack() as general:
-        for module in (few_objects, call, short):
+        for module in (few_objects, call, short, few_points):
             general.enter_context(patch.object(module, "FEW", 0))
         assert found == taken_in()
 
@@ -145,7 +146,8 @@ def _few(rows: list[tuple[str, int, int, int, str | None]], begin: int, time: pa
     keys = pa.array([None if row[4] == "null" else row[1] for row in rows], pa.int64())
     held = pa.array(at, pa.int64())
     times = held.cast(time) if not pa.types.is_timestamp(time) else pa.array([t * 10**6 for t in at]).cast(time)
-    return pa.table({"k": keys, "t": times} | {f"x{i}": pa.array(x if i == 0 else [0.0] * len(x)) for i in range(d)})
+    columns = {f"x{i}": pa.array(x if i == 0 else [0.0] * len(x)) for i in range(d)}
+    return pa.table({"k": keys, "t": times, "g": [row[3] % 2 for row in rows]} | columns)
 
 
 @pytest.mark.filterwarnings("ignore::appulse.LateRows")
@@ -158,6 +160,9 @@ def _few(rows: list[tuple[str, int, int, int, str | None]], begin: int, time: pa
             "lateness": st.sampled_from([0, 2, 6]),
             "ahead": st.sampled_from([np.inf, 60, "1 hour"]),
             "idle_after": st.sampled_from([None, 9]),
+            "partition_by": st.sampled_from(
+                [None, "g"]
+            ),  # rows are then read the general way, and joined by the kernel
         }
     ),
     st.sampled_from([0.3, 1.0]),
@@ -191,12 +196,18 @@ def test_good_points_have_the_answers_of_the_general_way(
             answers = join.push(**push)
             assert join.engine is not None
             arrivals, bucket = join.engine.arrivals, join.engine.bucket
-            levels = (bucket.clock, bucket.complete, dict(bucket.counts), tuple(arrivals.guards), len(bucket))
+            levels: tuple[Any, ...] = (
+                bucket.clock,
+                bucket.complete,
+                dict(bucket.counts),
+                tuple(arrivals.guards),
+                len(bucket),
+            )
             found.append((answers, Counter(join.counted()), join.state()["state_rows"], deepcopy(levels)))
         return [*found, join.drain(), join.rejects()]
 
     found = taken_in()
-    with patch.object(short, "FEW", 0):
+    with patch.object(short, "FEW", 0), patch.object(few_points, "FEW", 0):
         assert found == taken_in()
 
 
@@ -229,7 +240,7 @@ def test_the_short_way_has_pushes_of_many_pairs_and_moves_its_memory() -> None:
     found, held, taken = taken_in()
     assert taken["short"] > 250
     assert taken["many"] > 3
-    with patch.object(short, "FEW", 0):
+    with patch.object(short, "FEW", 0), patch.object(few_points, "FEW", 0):
         expected, as_many, others = taken_in()
     assert (others["short"], held) == (0, as_many)
     assert found == expected

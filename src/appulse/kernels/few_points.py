@@ -72,7 +72,7 @@ class Stand(NamedTuple):
     end: int
     linked: int
     base: int
-    span: int
+    span: Whole
     words: Hashes
 
 
@@ -104,6 +104,16 @@ class Live(NamedTuple):
     mass: Floats
     centre: Floats
     words: Hashes
+
+
+@exact_kernel
+def in_order(time: Ints, offsets: Ints) -> bool:
+    """Whether rows come in order of time, with keys of eight bytes."""
+    good = True
+    for i in range(time.shape[0]):
+        good &= offsets[i + 1] - offsets[i] == 8
+        good &= i == 0 or time[i] >= time[i - 1]
+    return good
 
 
 @exact_kernel
@@ -300,6 +310,47 @@ def _read(asked: Ints, places: Ints, d: Whole) -> tuple[bool, Came, Hashes]:
 
 
 @exact_kernel
+def _stand(span: Whole, memory: Ints, keys: Hashes) -> Stand:
+    """Where a window stands, once it has the keys of the rows that come."""
+    words = _keep_keys(memory, keys)
+    return Stand(memory[BEGIN], memory[END], memory[LINKED], memory[BASE], span, words)
+
+
+@exact_kernel
+def push_rows(
+    came: tuple[Came, Came],
+    keys: tuple[Hashes, Hashes],
+    spans: tuple[Whole, Whole],
+    memory: Ints,
+    cells: Floats,
+    rule: Asked,
+    tally: Ints,
+) -> tuple[Whole, Hashes, Floats]:
+    """As `push_points`, of points that have been read and judged, with their keys and the lengths of the windows."""
+    windows = (_window(memory[0], cells[0]), _window(memory[1], cells[1]))
+    stands = (_stand(spans[0], memory[0], keys[0]), _stand(spans[1], memory[1], keys[1]))
+    _append(came[0], windows[0], stands[0], rule.unknown)
+    _append(came[1], windows[1], stands[1], rule.unknown)
+    order = _merged(came[0].time, came[1].time)
+    near, rows, first = np.empty(0, np.int64), np.empty(0, np.int64), 0
+    for own in range(2):  # called in one place, `sweep` is compiled once
+        others, its = _candidates(own, order, came, windows[own], stands, rule, tally)
+        first = others.shape[0] if own == 0 else first
+        near, rows = np.concatenate((near, others)), np.concatenate((rows, its))
+    right, left, other_left, other_right = near[:first], rows[:first], near[first:], rows[first:]
+    one, other = _live(windows[0], stands[0], came[0]), _live(windows[1], stands[1], came[1])
+    most = near.shape[0]
+    tally[4] = most
+    words, numbers = np.empty((4, most), np.uint64), np.empty((2, most))
+    times = words.view(np.int64)
+    pairs = Pairs(words[0], times[1], words[2], times[3], numbers[0], numbers[1])
+    n = _write(left, right, squared_distances(right, left, other.centre, one.centre), one, other, rule, pairs, 0)
+    square = squared_distances(other_left, other_right, one.centre, other.centre)
+    n = _write(other_left, other_right, square, one, other, rule, pairs, n)
+    return n, words, numbers
+
+
+@exact_kernel
 def push_points(
     asked: Ints,
     left_places: Ints,
@@ -326,32 +377,5 @@ def push_points(
     if not (good and fine):
         return -1, np.empty((4, 0), np.uint64), np.empty((2, 0))
     rule = Asked(check_differ, epsilon, epsilon * epsilon, threshold, unknown)
-    came = (one_came, other_came)
-    windows = (_window(memory[0], cells[0]), _window(memory[1], cells[1]))
-    stands = (_stand(asked[0], memory[0], one_keys), _stand(asked[1], memory[1], other_keys))
-    _append(came[0], windows[0], stands[0], rule.unknown)
-    _append(came[1], windows[1], stands[1], rule.unknown)
-    order = _merged(came[0].time, came[1].time)
-    near, rows, first = np.empty(0, np.int64), np.empty(0, np.int64), 0
-    for own in range(2):  # called in one place, `sweep` is compiled once
-        others, its = _candidates(own, order, came, windows[own], stands, rule, tally)
-        first = others.shape[0] if own == 0 else first
-        near, rows = np.concatenate((near, others)), np.concatenate((rows, its))
-    right, left, other_left, other_right = near[:first], rows[:first], near[first:], rows[first:]
-    one, other = _live(windows[0], stands[0], came[0]), _live(windows[1], stands[1], came[1])
-    most = near.shape[0]
-    tally[4] = most
-    words, numbers = np.empty((4, most), np.uint64), np.empty((2, most))
-    times = words.view(np.int64)
-    pairs = Pairs(words[0], times[1], words[2], times[3], numbers[0], numbers[1])
-    n = _write(left, right, squared_distances(right, left, other.centre, one.centre), one, other, rule, pairs, 0)
-    square = squared_distances(other_left, other_right, one.centre, other.centre)
-    n = _write(other_left, other_right, square, one, other, rule, pairs, n)
-    return n, words, numbers
-
-
-@exact_kernel
-def _stand(asked: Ints, memory: Ints, keys: Hashes) -> Stand:
-    """Where a window stands, once it has the keys of the rows that come."""
-    words = _keep_keys(memory, keys)
-    return Stand(memory[BEGIN], memory[END], memory[LINKED], memory[BASE], asked[SPAN], words)
+    spans = asked[0, SPAN], asked[1, SPAN]
+    return push_rows((one_came, other_came), (one_keys, other_keys), spans, memory, cells, rule, tally)

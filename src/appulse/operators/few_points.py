@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.few_points import MEMORY, push_points
+from appulse.kernels.few_points import MEMORY, Asked, Came, in_order, push_points, push_rows
+from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
-from appulse.operators.answers import Answers
+from appulse.model.uncertainty import Form
+from appulse.operators.answers import NO_ANSWERS, Answers
 from appulse.operators.cost import UNKNOWN
 from appulse.operators.join_windows import JoinWindows
 
@@ -17,10 +20,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Whole
     from appulse.operators.plan import JoinPlan
 
     Side = tuple[NDArray[np.uint64], NDArray[np.int64]]
 
+#: So many rows of a push are few.
+FEW = 64
 _TWO = 2
 _WORD = 8  # bytes
 
@@ -62,12 +68,15 @@ class FewPoints(JoinWindows):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._short = serves(self.plan) and self.lanes == 1 and self.ownership is None
         self._memory, self._cells = np.zeros((_TWO, MEMORY), np.int64), np.zeros((_TWO, 2))
+        self._zeros = np.zeros(FEW, np.int64)
 
     def has_room(self, d: int, many: Sequence[int]) -> bool:
         """Whether so many points more for each stream may go the short way."""
         return (
-            len(self._stores) == _TWO
+            0 < sum(many) <= FEW
+            and len(self._stores) == _TWO
             and self._stores[0].d == d
             and not self._by_products_of(d, sum(many))
             and all(store.takes_points(n) for store, n in zip(self._stores, many, strict=True))
@@ -81,9 +90,8 @@ class FewPoints(JoinWindows):
         There `has_room`. ``asked`` is what `appulse.kernels.few_points` has it to be.
         """
         plan, tally = self.plan, np.zeros(5, np.int64)
-        for store, came, memory, cells in zip(self._stores, many, self._memory, self._cells, strict=True):
-            store.reserve(came, memory, cells)
-        found, words, figures = push_points(
+        self._reserve(many)
+        found = push_points(
             asked,
             places[0],
             places[1],
@@ -95,9 +103,50 @@ class FewPoints(JoinWindows):
             UNKNOWN,
             tally,
         )
-        n = int(found)
-        if n < 0:
+        return None if found[0] < 0 else self._took(found, many, tally)
+
+    def _few(self, batches: Sequence[tuple[int, int, Objects]]) -> Answers | None:
+        """The answers of a few rows, which are kept; None where they have to go the general way."""
+        if not self._short or not self._stores or len(batches) > _TWO:
             return None
+        d = self._stores[0].d
+        rows = [_none_of(d), _none_of(d)]
+        for own, _, given in batches:
+            if len(rows[own].time) or given.d != d or not in_order(given.time, given.key.offsets):
+                return None
+            rows[own] = given
+        many = [len(given.time) for given in rows]
+        if not self.has_room(d, many):
+            return None
+        plan, tally = self.plan, np.zeros(5, np.int64)
+        self._reserve(many)
+        came = (self._came(rows[0]), self._came(rows[1]))
+        keys = (_words(rows[0].key), _words(rows[1].key))
+        spans = (plan.windows[0], plan.windows[1])
+        asked = Asked(plan.check_differ, plan.limit, plan.limit**2, plan.threshold, UNKNOWN)
+        found = push_rows(came, keys, spans, self._memory, self._cells, asked, tally)
+        pairs = self._took(found, many, tally)
+        return pairs.answers() if pairs.many else NO_ANSWERS
+
+    def _came(self, rows: Objects) -> Came:
+        n = len(rows.time)
+        group = self._zeros[:n] if rows.group is None else self._groups.of(rows.group, n)
+        differ = self._zeros[:n] if rows.differ is None else self._differs.of(rows.differ, n)
+        return Came(rows.time, rows.mass, rows.reach, rows.centre, group, differ)
+
+    def _reserve(self, many: Sequence[int]) -> None:
+        """Have room for so many rows more of each stream."""
+        for store, came, memory, cells in zip(self._stores, many, self._memory, self._cells, strict=True):
+            store.reserve(came, memory, cells)
+
+    def _took(
+        self,
+        found: tuple[Whole, NDArray[np.uint64], NDArray[np.float64]],
+        many: Sequence[int],
+        tally: NDArray[np.int64],
+    ) -> FewPairsFound:
+        """Take note of rows that the windows have now, and of how their pairs were decided."""
+        n, words, figures = found
         for store, came in zip(self._stores, many, strict=True):
             store.took(came)
         reached, far, unlikely, _, refined = tally.tolist()
@@ -106,6 +155,28 @@ class FewPoints(JoinWindows):
         counts["pruned_reach"] += far
         counts["pruned_cantelli"] += unlikely
         counts["refined"] += refined
-        counts["answers"] += n
-        self.output.add(n)
+        counts["answers"] += int(n)
+        self.output.add(int(n))
         return FewPairsFound(words[:, :n], figures[:, :n])
+
+
+def _words(key: Bytes) -> NDArray[np.uint64]:
+    """Keys of eight bytes."""
+    return key.data[key.offsets[0] : key.offsets[-1]].view(np.uint64)
+
+
+@lru_cache
+def _none_of(d: int) -> Objects:
+    """No points of so many dimensions."""
+    none = np.empty(0)
+    return Objects(
+        Form.POINT,
+        np.empty(0, np.int64),
+        Bytes.of([]),
+        none,
+        np.empty((0, d)),
+        np.empty((0, 0)),
+        none,
+        none,
+        np.empty((0, 0)),
+    )

@@ -79,6 +79,9 @@ class SimilarityJoin(FewPoints):
 
         Where windows are uncertain ``presence`` has the rows that those of the batches' groups held.
         """
+        if (few := self._few(batches)) is not None:
+            self._come += sum(len(rows) for _, _, rows in batches)
+            return few
         for i, updates in enumerate(presence):
             self._present.learn(updates, self._groups, forget=i == 0 and not self.plan.changes)
         arrivals = self._admit(batches)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.kernels.few_points import LEAST, MOST, MOVES, NEVER, NEWEST, N
-from appulse.operators.few_points import serves
+from appulse.operators.few_points import FEW, serves
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from appulse.model.encoding import Seen
     from appulse.model.few import FewRows
 
-#: So many rows of a push are few.
-FEW = 64
 _WORD = 8  # bytes
 _NOWHERE = np.zeros(2, np.int64)
 
@@ -62,7 +60,7 @@ class ShortPushes:
             guard, span = guards[i], call.plan.windows[i]
             asked.append((*read, NEVER if late is None else late, *guard.limits, *guard.known, span, 0, 0))
             places.append(place)
-        if not 0 < sum(many) <= FEW or not operator.has_room(d, many):
+        if not operator.has_room(d, many):
             return None
         numbers = np.array(asked)
         bucket.begin()
