@@ -160,9 +160,7 @@ def _few(rows: list[tuple[str, int, int, int, str | None]], begin: int, time: pa
             "lateness": st.sampled_from([0, 2, 6]),
             "ahead": st.sampled_from([np.inf, 60, "1 hour"]),
             "idle_after": st.sampled_from([None, 9]),
-            "partition_by": st.sampled_from(
-                [None, "g"]
-            ),  # rows are then read the general way, and joined by the kernel
+            "partition_by": st.sampled_from([None, "g"]),  # groups are read the general way
         }
     ),
     st.sampled_from([0.3, 1.0]),
@@ -196,13 +194,7 @@ def test_good_points_have_the_answers_of_the_general_way(
             answers = join.push(**push)
             assert join.engine is not None
             arrivals, bucket = join.engine.arrivals, join.engine.bucket
-            levels: tuple[Any, ...] = (
-                bucket.clock,
-                bucket.complete,
-                dict(bucket.counts),
-                tuple(arrivals.guards),
-                len(bucket),
-            )
+            levels = [bucket.clock, bucket.complete, dict(bucket.counts), arrivals.guards, len(bucket)]
             found.append((answers, Counter(join.counted()), join.state()["state_rows"], deepcopy(levels)))
         return [*found, join.drain(), join.rejects()]
 
