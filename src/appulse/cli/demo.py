@@ -13,6 +13,7 @@ from rich.console import Console
 
 from appulse.cli.console import errors_reported
 from appulse.cli.run import carry_out
+from appulse.cli.running import Stretch
 from appulse.engines.spark.installation import need_spark
 from appulse.errors import JobError, nearest
 
@@ -101,7 +102,7 @@ def _weather(console: Console, folder: Path) -> Path:
         f"2. The job is {job}: pairs of reports of two airports, at most 3 hours apart,\n"
         "   that are the same weather with probability 0.8 or more. A micro-batch takes the next month of each airport."
     )
-    carry_out(load(job), console, _BRIEF, drain=True)
+    carry_out(load(job), console, _BRIEF, Stretch(drain=True))
     pairs = read_results(folder / "pairs")
     _show_pairs(console, pairs)
     _show_rejects(console, read_results(folder / "rejects", "json"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from appulse.cli.running import StopSignal
+    from appulse.cli.running import StopSignal, Stretch
     from appulse.jobs import Job
     from appulse.jobs.resident import Resident, Summary
 
@@ -33,11 +33,9 @@ _LOOK_EVERY = 0.1  # seconds
 def carry_out_here(
     jobs: Sequence[Job],
     console: Console,
+    stretch: Stretch,
     *,
     port: int | None = None,
-    once: bool = False,
-    drain: bool = False,
-    checkpoint: str | None = None,
     json: bool = False,
 ) -> None:
     """Run jobs in this process to their end, or until asked to stop; ``port`` is that of a page.
@@ -49,7 +47,7 @@ def carry_out_here(
         from appulse.jobs.live import Board
         from appulse.jobs.resident import Resident
 
-        residents = [Resident(job, checkpoint=checkpoint) for job in jobs]
+        residents = [Resident(job, checkpoint=stretch.checkpoint) for job in jobs]
         if port is not None:
             from appulse.connect.page_server import PageServer
             from appulse.report.live_page import live_page
@@ -62,7 +60,7 @@ def carry_out_here(
             console.print(f"The page: {server.address}", soft_wrap=True, markup=False)
         for resident in residents:
             resident.on_write = _shower(resident, console, json=json, several=len(jobs) > 1)
-        failed = _run_all(residents, asked_to_stop, once=once, drain=drain, stay=port is not None)
+        failed = _run_all(residents, asked_to_stop, stretch, stay=port is not None)
         if failed is not None:
             raise failed
     for resident in residents:
@@ -72,11 +70,10 @@ def carry_out_here(
         raise typer.Exit(asked_to_stop.exit_code)
 
 
-def _run_all(
-    residents: Sequence[Resident], stop: StopSignal, *, once: bool, drain: bool, stay: bool
-) -> BaseException | None:
+def _run_all(residents: Sequence[Resident], stop: StopSignal, stretch: Stretch, *, stay: bool) -> BaseException | None:
     """Run each in a thread of its own until all have ended; the first failure stops the others."""
     failures: list[BaseException] = []
+    once, drain, _ = stretch
 
     def run(resident: Resident) -> None:
         try:

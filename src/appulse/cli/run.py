@@ -18,7 +18,7 @@ from appulse.cli.console import errors_reported
 from appulse.cli.fitting import must_fit
 from appulse.cli.following import ProgressFile, progress_file
 from appulse.cli.here import carry_out_here
-from appulse.cli.running import gone_with_its_jvm, interrupts, log_file, stderr_to, watch
+from appulse.cli.running import Stretch, gone_with_its_jvm, interrupts, log_file, stderr_to, watch
 from appulse.engines.spark.installation import need_spark
 from appulse.errors import BadArgument, JobError
 
@@ -74,21 +74,17 @@ def run(
         must_fit(checked, console)
         settings = _settings(conf or [], {"master": master, "jars.packages": packages, "jars": jars})
     if here:
-        carry_out_here([checked], console, once=once, drain=drain, checkpoint=checkpoint, json=json)
+        carry_out_here([checked], console, Stretch(once, drain, checkpoint), json=json)
         return
-    carry_out(
-        checked, console, settings, once=once, drain=drain, checkpoint=checkpoint, json=json, prometheus=prometheus
-    )
+    carry_out(checked, console, settings, Stretch(once, drain, checkpoint), json=json, prometheus=prometheus)
 
 
 def carry_out(
     job: Job,
     console: Console,
     settings: dict[str, Any],
+    stretch: Stretch,
     *,
-    once: bool = False,
-    drain: bool = False,
-    checkpoint: str | None = None,
     json: bool = False,
     prometheus: str | None = None,
     port: int | None = None,
@@ -97,7 +93,8 @@ def carry_out(
 
     Exits with 130 on Ctrl-C and with 143 on SIGTERM, once the query has stopped.
     """
-    checkpoint = checkpoint or job.checkpoint
+    once, drain, _ = stretch
+    checkpoint = stretch.checkpoint or job.checkpoint
     with errors_reported(console):
         if checkpoint is None:
             raise JobError(f'{job.file} names no checkpoint. Add checkpoint = "folder" to it, or give --checkpoint.')

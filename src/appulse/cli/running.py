@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from appulse.cli.progress import Batch, Totals, batch_of
 
@@ -20,10 +20,18 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["RotatingLog", "StopSignal", "interrupts", "log_file", "stderr_to", "watch"]
+__all__ = ["RotatingLog", "StopSignal", "Stretch", "interrupts", "log_file", "stderr_to", "watch"]
 
 _LOOK_EVERY = 0.2  # seconds
 _MOST_BYTES = 64 << 20  # of a log, after which it goes on in a new file
+
+
+class Stretch(NamedTuple):
+    """What of its streams a run covers: from a checkpoint on; by ``once`` what is there, by ``drain`` to their end."""
+
+    once: bool = False
+    drain: bool = False
+    checkpoint: str | None = None  # in place of the job's
 
 
 def log_file(checkpoint: str) -> Path:

@@ -13,6 +13,7 @@ from appulse.cli.console import errors_reported
 from appulse.cli.fitting import must_fit
 from appulse.cli.here import carry_out_here
 from appulse.cli.run import carry_out, must_have_input
+from appulse.cli.running import Stretch
 from appulse.engines.spark.installation import need_spark
 from appulse.errors import JobError
 
@@ -46,11 +47,11 @@ def serve(
             raise JobError(f"{on_spark.file} runs on Spark, and is served alone. Serve it by a command of its own.")
         for job in checked:
             must_fit(job, console)
-    own = port if page else None
+    own, stretch = port if page else None, Stretch(once, drain, checkpoint)
     if on_spark is not None:
         with errors_reported(console):
             need_spark()
             must_have_input(on_spark)
-        carry_out(on_spark, console, {}, once=once, drain=drain, checkpoint=checkpoint, json=json, port=own)
+        carry_out(on_spark, console, {}, stretch, json=json, port=own)
         return
-    carry_out_here(checked, console, port=own, once=once, drain=drain, checkpoint=checkpoint, json=json)
+    carry_out_here(checked, console, stretch, port=own, json=json)
