@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import appulse as ap
-from appulse.engines.join.call import numbering_of, resolve
+from appulse.engines.join.call import JoinSettings, numbering_of, resolve
 from appulse.kernels import poisson_binomial
 from appulse.model.encode import encode
 from appulse.operators.numbering import END, Released, in_own_window
@@ -73,13 +73,13 @@ class Join:
         call = resolve(
             streams,
             [table.schema for table in tables],
-            epsilon=self.epsilon,
-            probability=self.probability,
-            window=ap.UncertainCountWindow(self.size, self.confidence, method),
-            self_join=False,
-            different=None,
-            on_reject="fail",
-            options=ap.Options(index=index),
+            JoinSettings(
+                epsilon=self.epsilon,
+                probability=self.probability,
+                window=ap.UncertainCountWindow(self.size, self.confidence, method),
+                on_reject="fail",
+                options=ap.Options(index=index),
+            ),
         )
         rows = [encode(table, encoding)[0] for table, encoding in zip(tables, call.encodings, strict=True)]
         numbering, join = numbering_of(call), SimilarityJoin(call.plan)

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 import appulse as ap
-from appulse.engines.join.call import numbering_of, resolve
+from appulse.engines.join.call import JoinSettings, numbering_of, resolve
 from appulse.engines.thresholds import TOLERANCE
 from appulse.kernels.jit import kernel
 from appulse.model.encode import encode
@@ -346,13 +346,13 @@ def ours(join: Join) -> Result:
     call = resolve(
         streams,
         [table.schema for table in tables],
-        epsilon=join.epsilon,
-        probability=join.probability,
-        window=ap.UncertainCountWindow(join.size, join.confidence),
-        self_join=False,
-        different=None,
-        on_reject="fail",
-        options=ap.Options(index="auto"),
+        JoinSettings(
+            epsilon=join.epsilon,
+            probability=join.probability,
+            window=ap.UncertainCountWindow(join.size, join.confidence),
+            on_reject="fail",
+            options=ap.Options(index="auto"),
+        ),
     )
     rows = [encode(table, encoding)[0] for table, encoding in zip(tables, call.encodings, strict=True)]
     numbering, operator, found = numbering_of(call), SimilarityJoin(call.plan), []

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 import appulse as ap
-from appulse.engines.join.call import resolve
-from appulse.engines.options import Options
+from appulse.engines.join.call import JoinSettings, resolve
 from appulse.engines.spark.blobs import ANSWERS
 from appulse.engines.spark.join.call import join_routing, join_stages
 from appulse.engines.spark.pipeline import blocks_of_task
@@ -121,13 +120,11 @@ def on_spark(window: Any) -> Callable[[], Callable[[], int]]:
         call = resolve(
             [_stream(None, "a"), _stream(None, "b")],
             [table.schema for table in tables],
-            epsilon=1.5,
-            probability=0.5,
-            window=window,
-            self_join=False,
-            different=None,
-            on_reject="collect",
-            options=Options(),
+            JoinSettings(
+                epsilon=1.5,
+                probability=0.5,
+                window=window,
+            ),
         )
         tiling = Tiling.of(hashed_plan(call.plan, 1, None), call.plan)
         routing = join_routing(call, tiling)

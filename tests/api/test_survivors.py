@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.bucket import Bucket
+from appulse.engines.options import CallSettings
 from appulse.engines.spark.routing import ToThings, bucket_keys
 from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.tiles import TilePlan
@@ -219,8 +220,7 @@ def test_a_played_spark_leaves_the_same_rows(data: st.DataObject) -> None:
     story = data.draw(stories(1, 0))
     (stream,) = streams("queries", change="op", lateness=100)
     signed = data.draw(st.booleans())
-    settings: dict[str, Any] = {"on_reject": "collect", "options": ap.Options(), "signed": signed}
-    call = resolve_surviving(stream, table([], "add").schema, **settings)
+    call = resolve_surviving(stream, table([], "add").schema, CallSettings(), signed=signed)
     plan, random = TilePlan(data.draw(st.integers(1, 3)), 1.0, 0.0, 0.0), Random(data.draw(st.integers(0, 1 << 30)))
     played, found = FakeSurviving(call=call, plan=plan, random=random), [call.answer_schema.empty_table()]
     with patch.object(Bucket, "slack", data.draw(st.sampled_from((-(1 << 40), 1 << 18)))):

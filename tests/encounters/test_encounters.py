@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.bucket import Bucket
-from appulse.engines.encounters.call import resolve_encounters
-from appulse.engines.options import Options
+from appulse.engines.encounters.call import EncounterSettings, resolve_encounters
 from appulse.engines.spark.encounters.call import encounter_stages, leg_routing
 from appulse.engines.spark.tiles import TilePlan
 from appulse.engines.spark.tiling import Tiling, Version
@@ -313,8 +312,8 @@ def test_a_played_spark_answers_as_in_process(
     """Any tiles or one stage, workers that forget, attempts that fail, logs that begin anew; time that moves on."""
     expected = case.found(emit=emit)
     streams = [case.stream(None, "ab"[i], lateness=0 if ordered else 100) for i in range(len(case.streams))]
-    settings = case.settings | {"emit": emit, "on_reject": "collect", "options": Options()}
-    call = resolve_encounters(streams, [table.schema for table in case.tables], **settings)
+    settings = EncounterSettings(**case.settings | {"emit": emit})
+    call = resolve_encounters(streams, [table.schema for table in case.tables], settings)
     spark = FakeEncounters(call, TilePlan(tiles, side, 0.0, 0.0), Random(cut), slot=slot)
     found: list[pa.Table] = []
     rows = [(i, row) for i, own in enumerate(case.streams) for row in own]
@@ -341,8 +340,7 @@ def test_things_that_never_end_are_held_in_little_room() -> None:
     settings: dict[str, Any] = {"epsilon": 1.5, "probability": 1.0}
     expected = ap.encounters(replace(stream, frame=table), **settings)
     by_hand = ap.Encounters(stream, **settings)
-    more: dict[str, Any] = {"gap": 0, "min_seconds": 0, "emit": "closed", "on_reject": "collect", "options": Options()}
-    call = resolve_encounters([replace(stream, name="left")], [table.schema], **settings, **more)
+    call = resolve_encounters([replace(stream, name="left")], [table.schema], EncounterSettings(**settings))
     spark = FakeEncounters(call, TilePlan(3, 4.0, 0.0, 0.0), Random(1), slot=7_000_000)
     found, played = [], []
     with pytest.MonkeyPatch.context() as patch:

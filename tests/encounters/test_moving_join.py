@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import appulse as ap
 from appulse.engines.bucket import Bucket
 from appulse.engines.encounters.joining import resolve_moving
-from appulse.engines.options import Options
+from appulse.engines.join.call import JoinSettings
 from appulse.engines.spark.tiles import TilePlan
 from tests.encounters.test_encounters import LOOSE, Case, FakeEncounters, cases, loose
 from tests.helpers import naive_encounters as naive
@@ -79,10 +79,8 @@ def test_pushes_and_a_played_spark_give_what_whole_tables_give(
     chance = Random(seed)
     chance.shuffle(rows)
     join = ap.SimilarityJoin(*streams, **_asked(case, window))
-    others: dict[str, Any] = {"on_reject": "collect", "options": Options(), "self_join": len(streams) == 1}
-    call = resolve_moving(
-        streams, [table.schema for table in case.tables], **_asked(case, ap.TimeWindow(window)), **others
-    )
+    settings = JoinSettings(**_asked(case, ap.TimeWindow(window)))
+    call = resolve_moving(streams, [table.schema for table in case.tables], settings)
     plan = TilePlan(chance.randint(1, 4), chance.choice((0.7, 5.0)), 0.0, 0.0)
     spark = FakeEncounters(call, plan, chance, slot=chance.choice((1 << 20, 1 << 23)))
     pushed, played = [], []

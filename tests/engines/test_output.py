@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.aggregates.call import resolve_aggregate
-from appulse.engines.fences.call import resolve_fences
-from appulse.engines.join.call import resolve
+from appulse.engines.fences.call import FenceSettings, resolve_fences
+from appulse.engines.join.call import JoinSettings, resolve
 from appulse.engines.multi_queries.call import resolve_window_queries
 from appulse.engines.options import USED_BY
 from appulse.engines.queries import call as query_engine
@@ -266,11 +266,9 @@ def test_no_option_is_part_of_a_fingerprint() -> None:
     windowed = pa.table({"query": [1], "condition": ["a.v = b.v"]}).schema
     query: dict[str, Any] = {"probability": None, "on_reject": "collect"}
     aggregate: dict[str, Any] = {"distribution": False, "single_valued": False, "on_reject": "collect"}
-    joined: dict[str, Any] = {**_NEAR, "self_join": True, "different": None, "on_reject": "collect"}
-    fenced: dict[str, Any] = {"enter": 0.9, "leave": 0.5, "dwell": None, "emit": "events", "on_reject": "collect"}
     two = [_stream("a"), _stream("b")]
     made: dict[str, Callable[[ap.Options], Any]] = {
-        "self_join": lambda o: resolve([_stream()], [schema], **joined, options=o),
+        "self_join": lambda o: resolve([_stream()], [schema], JoinSettings(**_NEAR, options=o)),
         "sensor_join": lambda o: sensing.resolved_sensors(schema.empty_table(), **_SENSED, options=o),
         "phenomena": lambda o: sensing.resolved_phenomena(
             schema.empty_table(), sensor="s", time="t", value="v", strength=1, span=1, options=o
@@ -283,7 +281,7 @@ def test_no_option_is_part_of_a_fingerprint() -> None:
             two, [_TABLE] * 2, windowed, window=FOREVER, **query, options=o
         ),
         "fence_events": lambda o: resolve_fences(
-            replace(_stream(), value=ap.Exact("v", "t")), schema, _FENCES, **fenced, options=o
+            replace(_stream(), value=ap.Exact("v", "t")), schema, _FENCES, FenceSettings(options=o)
         ),
     }
     for call, make in made.items():

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
+from appulse.engines.fences.call import FenceSettings
 from appulse.engines.fences.changing import ChangingFenceBucket
 from appulse.engines.multi_queries.bucket import changes_block
-from appulse.engines.options import Options
 from appulse.engines.spark.fences import changing_call, fence_buckets
 from appulse.engines.spark.routing import ToThings, bucket_keys
 from appulse.engines.spark.stage import Stage
@@ -167,10 +167,8 @@ def test_changes_count_for_the_readings_that_come_with_them(given_: Changing, bu
     first = Changing(case, (case.rows,), given_.changes[:1])
     stays = ap.fence_events(case.stream(case.table), first.table(0).drop_columns(["change"]), **case.asked)
     assert _found([stays]) == _plain(first.expected())
-    asked: dict[str, Any] = case.asked | {"emit": "events", "on_reject": "collect", "options": Options()}
-    call = changing_call(
-        case.stream(None, lateness=100), case.table.schema, given_.table(0).schema, asked | {"crossing": None}
-    )
+    settings, changes = FenceSettings(**case.asked), given_.table(0).schema
+    call = changing_call(case.stream(None, lateness=100), case.table.schema, changes, settings)
     spark = FakeFences(call, TilePlan(buckets, 1.0, 0.0, 0.0), Random(slack + buckets))
     played: list[pa.Table] = []
     with pytest.MonkeyPatch.context() as patch:

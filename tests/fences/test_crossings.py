@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.fences.bucket import FenceBucket
-from appulse.engines.fences.call import resolve_fences
-from appulse.engines.options import Options
+from appulse.engines.fences.call import FenceSettings, resolve_fences
 from appulse.engines.spark.tiles import TilePlan
 from tests.fences.test_fence_events import FakeFences, cases, rows_of, table_of
 from tests.helpers import naive_fences as naive
@@ -78,9 +77,9 @@ def test_however_they_come_the_answers_are_the_same(case: Case, cut: int, bucket
     parts = [table_of(rows[at : at + cut]) for at in range(0, len(rows), cut)]
     by_hand = ap.FenceEvents(case.stream(None, motion=MOTION, lateness=100), case.fences, **case.asked, crossing=LEAST)
     assert rows_of([*map(by_hand.push, parts), by_hand.drain()]) == expected
-    asked: dict[str, Any] = case.asked | {"emit": "events", "on_reject": "collect", "options": Options()}
+    settings = FenceSettings(**case.asked, crossing=LEAST)
     stream = case.stream(None, motion=MOTION, lateness=100)
-    call = resolve_fences(stream, case.table.schema, case.fences, crossing=LEAST, **asked)
+    call = resolve_fences(stream, case.table.schema, case.fences, settings)
     spark = FakeFences(call, TilePlan(buckets, 1.0, 0.0, 0.0), Random(cut))
     found: list[pa.Table] = []
     with pytest.MonkeyPatch.context() as patch:

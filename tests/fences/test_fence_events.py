@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.fences.bucket import FenceBucket
-from appulse.engines.fences.call import FenceCall, resolve_fences
-from appulse.engines.options import Options
+from appulse.engines.fences.call import FenceCall, FenceSettings, resolve_fences
 from appulse.engines.spark import shared
 from appulse.engines.spark.routing import ToThings, bucket_keys
 from appulse.engines.spark.stage import GroupBuckets, Stage
@@ -242,8 +241,7 @@ class FakeFences(FakeQuery):
 def test_a_played_spark_answers_as_in_process(case: Case, cut: int, buckets: int, slack: int) -> None:
     """Workers that forget, attempts that fail, logs that begin anew."""
     expected = ap.fence_events(case.stream(case.table), case.fences, **case.asked)
-    given_: dict[str, Any] = case.asked | {"emit": "events", "on_reject": "collect", "options": Options()}
-    call = resolve_fences(case.stream(None, lateness=100), case.table.schema, case.fences, **given_)
+    call = resolve_fences(case.stream(None, lateness=100), case.table.schema, case.fences, FenceSettings(**case.asked))
     spark = FakeFences(call, TilePlan(buckets, 1.0, 0.0, 0.0), Random(cut))
     found: list[pa.Table] = []
     rows = list(case.rows)

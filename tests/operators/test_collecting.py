@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.engines.collecting.call import CollectBucket, CollectCall, LocalCollect, resolve_collect
-from appulse.engines.options import Options
+from appulse.engines.collecting.call import CollectBucket, CollectCall, CollectSettings, LocalCollect, resolve_collect
 from appulse.engines.spark.routing import ToThings, bucket_keys
 from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.tiles import TilePlan
@@ -100,9 +99,7 @@ def test_pushes_and_a_played_spark_are_as_the_twin(rows: Given, every: int, cut:
     """In any cut within the lateness; on Spark workers forget, attempts fail, and logs begin anew."""
     chance = Random(len(rows))
     rows.sort(key=lambda row: row[1] + chance.uniform(0, LATENESS))
-    call = resolve_collect(
-        stream(None, lateness=LATENESS), table([]).schema, every=every, on_reject="collect", options=Options()
-    )
+    call = resolve_collect(stream(None, lateness=LATENESS), table([]).schema, CollectSettings(every=every))
     local, spark = LocalCollect(call), FakeCollect(call, TilePlan(buckets, 1.0, 0.0, 0.0), chance)
     ours, found = [call.answer_schema.empty_table()], [call.answer_schema.empty_table()]
     for at in range(0, len(rows), cut):

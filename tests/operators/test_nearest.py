@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.join.local import LocalJoin
-from appulse.engines.join.nearest import resolve_nearest
-from appulse.engines.options import Options
+from appulse.engines.join.nearest import NearestSettings, resolve_nearest
 from appulse.kernels.geodesic import Earth
 from appulse.kernels.nearest import Search, nearest
 from appulse.kernels.nearest_tree import grow
@@ -120,7 +119,7 @@ def call_of(case: Case, asked: dict[str, Any]) -> JoinCall:
 
     streams = [replace(s, name=name) for s, name in zip(case.streams, case.names, strict=True)]
     schemas = [table.schema for table in case.tables]
-    return resolve_nearest(streams, schemas, **asked, on_reject="collect", options=Options(), whole=False)
+    return resolve_nearest(streams, schemas, NearestSettings(**asked), whole=False)
 
 
 @settings(max_examples=60)

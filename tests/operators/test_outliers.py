@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.join.local import LocalJoin
-from appulse.engines.join.outliers import LEAST, resolve_outliers
-from appulse.engines.options import Options
+from appulse.engines.join.outliers import LEAST, OutlierSettings, resolve_outliers
 from appulse.kernels.few_partners import fewer_than
 from tests.helpers import naive
 from tests.helpers.strategies import Case, pushes, wider
@@ -83,7 +82,7 @@ def _rounded(value: float) -> float:
 def call_of(case: Case, asked: dict[str, Any]) -> JoinCall:
     streams = [replace(s, name=name) for s, name in zip(case.streams, case.names, strict=True)]
     schemas = [table.schema for table in case.tables]
-    return resolve_outliers(streams, schemas, **asked, on_reject="collect", options=Options())
+    return resolve_outliers(streams, schemas, OutlierSettings(**asked))
 
 
 @settings(max_examples=60)

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.aggregates.call import aggregate_table, resolve_aggregate
-from appulse.engines.join.call import resolve
-from appulse.engines.options import Options
+from appulse.engines.join.call import JoinSettings, resolve
 from appulse.model.encode import encode
 from appulse.model.points import normal_points
 from appulse.operators.numbering import END
@@ -451,9 +450,7 @@ def test_filtered_calls_travel_and_have_a_fingerprint() -> None:
         for condition in conditions:
             stream = ap.filter(stream, condition)
         settings: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "window": ap.TimeWindow(1)}
-        return resolve(
-            [stream], [SCHEMA], self_join=True, different=None, on_reject="collect", options=Options(), **settings
-        )
+        return resolve([stream], [SCHEMA], JoinSettings(**settings))
 
     call = called("x > 1", "g = 'a'")
     assert pickle.loads(pickle.dumps(call)).fingerprint() == call.fingerprint()  # noqa: S301 - our own bytes

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.engines.join.call import JoinCall, resolve, to_table
+from appulse.engines.join.call import JoinCall, JoinSettings, resolve, to_table
 from appulse.engines.join.local import LocalJoin
 from appulse.model.encode import encode
 from appulse.operators import similarity_join as operator_module
@@ -173,10 +173,10 @@ class _Steps:
         self.call: JoinCall = resolve(
             named,
             [table.schema for table in case.tables],
-            self_join=case.self_join,
-            on_reject="collect",
-            options=options,
-            **({"different": None} | case.settings),
+            JoinSettings(
+                options=options,
+                **case.settings,
+            ),
         ).with_dimensions(case.d)
         self.batches: list[list[tuple[int, int, Objects]]] = []
         for push in pushes:
@@ -849,8 +849,7 @@ def test_states_of_other_dimensions_are_refused() -> None:
     """A batch of rows of three dimensions cannot enter a window of two."""
     two, three = (pa.table({"id": [0], "ts": [0.0], "s": [[[0.0] * d]]}) for d in (2, 3))
     streams = [ap.Stream(None, key="id", time="ts", value=ap.Samples("s"), name=name) for name in "ab"]
-    question: dict[str, Any] = {"epsilon": 1, "probability": 1, "window": FOREVER, "different": None}
-    call = resolve(streams, [two.schema] * 2, self_join=False, on_reject="collect", options=ap.Options(), **question)
+    call = resolve(streams, [two.schema] * 2, JoinSettings(epsilon=1, probability=1, window=FOREVER))
     engine = LocalJoin(call)
     engine.push({"a": two, "b": three})
     assert engine.rejects()["reason"].to_pylist() == ["wrong dimension"]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.join.local import LocalJoin
-from appulse.engines.join.nearest import resolve_nearest
-from appulse.engines.join.outliers import resolve_outliers
+from appulse.engines.join.nearest import NearestSettings, resolve_nearest
+from appulse.engines.join.outliers import OutlierSettings, resolve_outliers
 from tests.helpers import naive_withdrawals as twin
 from tests.operators import test_nearest, test_outliers
 
@@ -113,10 +113,9 @@ def call_of(name: str, case: Case, asked: dict[str, Any]) -> JoinCall:
     """The resolved call of a corrected case."""
     op = pa.array([], pa.string())
     schemas = [table.slice(0, 0).append_column("op", op).schema for table in case.tables]
-    more: dict[str, Any] = {"on_reject": "collect", "options": ap.Options()}
     if name == "outliers":
-        return resolve_outliers(twin.corrected(case), schemas, **asked, **more, tiled=False)
-    return resolve_nearest(twin.corrected(case), schemas, **asked, **more, whole=False)
+        return resolve_outliers(twin.corrected(case), schemas, OutlierSettings(**asked), tiled=False)
+    return resolve_nearest(twin.corrected(case), schemas, NearestSettings(**asked), whole=False)
 
 
 BY_ROWS = ("count", "count", "delta", "tumble", "uncertain")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.bucket import Bucket
-from appulse.engines.collecting.call import LocalCollect, resolve_collect
+from appulse.engines.collecting.call import CollectSettings, LocalCollect, resolve_collect
 from appulse.engines.spark.tiles import TilePlan
 from tests.fences.test_changing_fences import FakeFences as FakeChangingFences
 from tests.fences.test_fence_events import FakeFences
@@ -60,7 +60,7 @@ ASSIGNED: dict[str, Any] = {
 
 def collecting(stream: ap.Stream) -> LocalCollect:
     schema = table([], "add").schema
-    return LocalCollect(resolve_collect(stream, schema, every=BLOCK, on_reject="collect", options=ap.Options()))
+    return LocalCollect(resolve_collect(stream, schema, CollectSettings(every=BLOCK)))
 
 
 def pushed(engine: Any, frames: dict[str, pa.Table]) -> pa.Table:

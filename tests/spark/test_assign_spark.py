@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.engines.join.assign import resolve_assign
-from appulse.engines.options import Options
+from appulse.engines.join.assign import AssignSettings, resolve_assign
 from appulse.engines.spark.tiles import TilePlan
 from tests.helpers.fake_spark import FakeAssign
 from tests.helpers.streaming import assume_rows, drained_answers, few, read_stream
@@ -40,9 +39,7 @@ def test_buckets_choose_what_one_process_does(scan: tuple[list[pa.Table], dict[s
     call = resolve_assign(
         streams([None, None], **of_streams(asked), lateness=100),
         [table.schema for table in tables],
-        **({"method": "optimal", "density": None} | arguments(asked)),
-        on_reject="collect",
-        options=Options(),
+        AssignSettings(**arguments(asked)),
     )
     plan = TilePlan(data.draw(st.integers(1, 4)), 1.0, 0.0, 0.0)
     spark = FakeAssign(call=call, plan=plan, random=Random(data.draw(st.integers(0, 1 << 30))))

@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import appulse as ap
-from appulse.engines.join.call import JoinCall, resolve
-from appulse.engines.options import Options
+from appulse.engines.join.call import JoinCall, JoinSettings, resolve
 from appulse.engines.spark.files import Folder
 from appulse.engines.spark.join.call import join_routing, join_stages
 from appulse.engines.spark.pipeline import blocks_of_task
@@ -49,13 +48,11 @@ def played_call(shift: float = 0.0) -> tuple[JoinCall, TilePlan, pa.Table]:
     call = resolve(
         [ap.Stream(None, key="id", time="ts", value=ap.Exact("x"), name="a")],
         [table.schema],
-        epsilon=0.5,
-        probability=0.5,
-        window=ap.TimeWindow(100),
-        self_join=True,
-        different=None,
-        on_reject="collect",
-        options=Options(),
+        JoinSettings(
+            epsilon=0.5,
+            probability=0.5,
+            window=ap.TimeWindow(100),
+        ),
     )
     return call, hashed_plan(call.plan, 1, None), table
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.filling import FillingBucket, LocalFilling, resolve_filling
-from appulse.engines.options import Options
+from appulse.engines.options import CallSettings
 from appulse.engines.spark.routing import ToGroups, bucket_keys
 from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.tiles import TilePlan
@@ -135,9 +135,7 @@ def test_pushes_and_a_simulated_spark_are_as_the_table(
     """Late rows, workers that forget, attempts that fail, logs that begin anew: each row comes once, filled alike."""
     fill: Any = imputer_of(kind, wait).bind(("x", "y"))
     own: dict[str, Any] = {"added": ("imputed", "imputed_weights", "filled")}
-    call = resolve_filling(
-        stream(None, lateness=LATENESS), SCHEMA, fill=fill, on_reject="collect", options=Options(), **own
-    )
+    call = resolve_filling(stream(None, lateness=LATENESS), SCHEMA, CallSettings(), fill=fill, **own)
     local, spark = LocalFilling(call), FakeFilling(call, TilePlan(buckets, 1.0, 0.0, 0.0), Random(len(found)))
     by_hand: list[pa.Table] = []
     answers: list[pa.Table] = []

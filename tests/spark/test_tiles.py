@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.bucket import Bucket
-from appulse.engines.join.call import JoinCall, resolve
+from appulse.engines.join.call import JoinCall, JoinSettings, resolve
 from appulse.engines.join.local import LocalJoin
 from appulse.engines.options import Options
 from appulse.engines.spark.codec import pack, unpack
@@ -39,10 +39,10 @@ def call_of(case: Case, options: Options | None = None) -> JoinCall:
     return resolve(
         streams,
         [table.schema for table in case.tables],
-        self_join=case.self_join,
-        on_reject="collect",
-        options=options or Options(),
-        **{"different": None} | case.settings,
+        JoinSettings(
+            options=options or Options(),
+            **{"different": None} | case.settings,
+        ),
     )
 
 
@@ -182,13 +182,11 @@ def test_round_samples_travel_in_four_bytes() -> None:
         call = resolve(
             [stream, replace(stream, name="b")],
             [table.schema] * 2,
-            epsilon=1.0,
-            probability=0.5,
-            window=ap.TimeWindow(1),
-            self_join=False,
-            different=None,
-            on_reject="collect",
-            options=Options(),
+            JoinSettings(
+                epsilon=1.0,
+                probability=0.5,
+                window=ap.TimeWindow(1),
+            ),
         ).with_dimensions(2)
         block = pack(encode(table, call.encodings[0])[0], 0, 0)
         assert (len(block) < 20 * 50 * 2 * 8) is short
@@ -202,13 +200,11 @@ def test_a_damaged_block_is_an_error(spoil: str) -> None:
     call = resolve(
         [stream],
         [table.schema],
-        epsilon=1.0,
-        probability=0.5,
-        window=ap.TimeWindow(1),
-        self_join=True,
-        different=None,
-        on_reject="collect",
-        options=Options(),
+        JoinSettings(
+            epsilon=1.0,
+            probability=0.5,
+            window=ap.TimeWindow(1),
+        ),
     )
     block = pack(encode(table, call.encodings[0])[0], 0, 0)
     damaged = {
@@ -244,13 +240,11 @@ def test_a_warm_worker_reads_no_state_and_a_cold_one_reads_the_window() -> None:
     call = resolve(
         [stream],
         [table.schema],
-        epsilon=0.5,
-        probability=0.5,
-        window=ap.TimeWindow(3),
-        self_join=True,
-        different=None,
-        on_reject="collect",
-        options=Options(),
+        JoinSettings(
+            epsilon=0.5,
+            probability=0.5,
+            window=ap.TimeWindow(3),
+        ),
     )
     plan = hashed_plan(call.plan, 1, None)
     spark = FakeSpark(call, plan, Random(0), workers=1)
@@ -271,14 +265,12 @@ def test_an_attempt_that_fails_without_rows_takes_nothing_with_it() -> None:
     call = resolve(
         [stream],
         [table.schema],
-        epsilon=0.5,
-        probability=0.5,
-        window=ap.TimeWindow(3),
-        self_join=True,
-        different=None,
-        on_reject="collect",
-        options=Options(),
-        emit="changes",
+        JoinSettings(
+            epsilon=0.5,
+            probability=0.5,
+            window=ap.TimeWindow(3),
+            emit="changes",
+        ),
     )
     spark = FakeSpark(call, hashed_plan(call.plan, 1, None), Random(0), workers=1)
     (stage,), key = spark.stages, spark.tiling.keys[0]
@@ -331,13 +323,11 @@ def test_a_hot_spot_is_shared_out() -> None:
     call = resolve(
         [stream, replace(stream, name="b")],
         [table.schema] * 2,
-        epsilon=0.002,
-        probability=0.5,
-        window=ap.TimeWindow(10),
-        self_join=False,
-        different=None,
-        on_reject="collect",
-        options=Options(),
+        JoinSettings(
+            epsilon=0.002,
+            probability=0.5,
+            window=ap.TimeWindow(10),
+        ),
     )
     objects, _ = encode(table, call.encodings[0])
     plan = planned(call.plan, 8, [objects, objects], max(call.plan.windows))
@@ -367,13 +357,12 @@ def test_a_stream_that_is_silent_in_one_bucket_may_be_live_in_another() -> None:
     call = resolve(
         [stream("a"), stream("b")],
         [rows((0, "p")).schema] * 2,
-        epsilon=1.0,
-        probability=1.0,
-        window=ap.CountWindow(9),
-        self_join=False,
-        different=None,
-        on_reject="fail",
-        options=Options(),
+        JoinSettings(
+            epsilon=1.0,
+            probability=1.0,
+            window=ap.CountWindow(9),
+            on_reject="fail",
+        ),
     )
     spark = FakeSpark(call, hashed_plan(call.plan, 8, None), Random(0))
     groups = [chr(ord("p") + i) for i in range(8)]

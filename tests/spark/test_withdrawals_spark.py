@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.bucket import Bucket
-from appulse.engines.join.call import JoinCall, resolve
+from appulse.engines.join.call import JoinCall, JoinSettings, resolve
 from appulse.engines.join.local import LocalJoin
 from appulse.engines.spark.join.tile_bucket import Tile
 from appulse.engines.spark.tiles import TilePlan, hashed_plan
@@ -43,14 +43,13 @@ def call_of(case: Case) -> JoinCall:
     return resolve(
         twin.corrected(case),
         [table.append_column("op", pa.array(["add"] * len(table), pa.string())).schema for table in case.tables],
-        epsilon=case.epsilon,
-        probability=case.probability,
-        window=case.window,
-        self_join=case.self_join,
-        different=case.different,
-        on_reject="collect",
-        options=ap.Options(),
-        emit=case.emit,
+        JoinSettings(
+            epsilon=case.epsilon,
+            probability=case.probability,
+            window=case.window,
+            different=case.different,
+            emit=case.emit,
+        ),
     )
 
 

@@ -10,9 +10,9 @@ from appulse.api.calls import answers_of, schemas_of, settings_of
 from appulse.api.results import Framed, is_spark
 from appulse.api.survivors import answers_over_survivors
 from appulse.arguments import Count, OnReject, Positive, Probability, checked, number
-from appulse.engines.join.assign import AssignBy, AssignMethod, Blocks, resolve_assign
+from appulse.engines.join.assign import AssignBy, AssignMethod, AssignSettings, Blocks, resolve_assign
 from appulse.engines.join.call import How
-from appulse.engines.join.nearest import NearestBy, NearestHow, resolve_nearest
+from appulse.engines.join.nearest import NearestBy, NearestHow, NearestSettings, resolve_nearest
 from appulse.engines.options import Options
 from appulse.engines.thresholds import Epsilon, NearestMetric
 from appulse.model.stream import Result
@@ -86,7 +86,7 @@ def nearest(
     def on_spark(streams: Sequence[Stream]) -> Any:
         from appulse.engines.spark.join.nearest import spark_nearest
 
-        return spark_nearest(streams, settings)
+        return spark_nearest(streams, NearestSettings(**settings))
 
     asked = is_spark(left.frame) and (epsilon is None or not isinstance(window, TimeWindow))
     engine = partial(_nearest, settings=settings, whole=True)
@@ -98,7 +98,7 @@ def _nearest(
 ) -> LocalJoin:
     from appulse.engines.join.local import LocalJoin
 
-    return LocalJoin(resolve_nearest(streams, schemas, **settings, whole=whole))
+    return LocalJoin(resolve_nearest(streams, schemas, NearestSettings(**settings), whole=whole))
 
 
 @checked
@@ -198,7 +198,7 @@ def assign(
     def on_spark() -> Any:
         from appulse.engines.spark.join.assign import spark_assign
 
-        return spark_assign(streams, settings)
+        return spark_assign(streams, AssignSettings(**settings))
 
     return answers_of(streams, lambda tables: _assign(streams, schemas_of(tables), settings), on_spark)
 
@@ -206,7 +206,7 @@ def assign(
 def _assign(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> LocalAssign:
     from appulse.engines.join.assign import LocalAssign
 
-    return LocalAssign(resolve_assign(streams, schemas, **settings))
+    return LocalAssign(resolve_assign(streams, schemas, AssignSettings(**settings)))
 
 
 @checked

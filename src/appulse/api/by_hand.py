@@ -14,6 +14,7 @@ import pyarrow as pa
 from appulse.arguments import Kind, Unfit, shown
 from appulse.engines.filling import beforehand_fields, local_stage
 from appulse.engines.local import as_table
+from appulse.engines.options import CallSettings
 from appulse.engines.pushes import FirstTypes, schema_of
 from appulse.engines.surviving import SIGN, Survivors, survivor
 from appulse.errors import AppulseError, BadArgument, ImpossibleBursts, OutputLimit
@@ -317,11 +318,11 @@ class ByHand(Generic[Engine]):
         schemas = [
             schema_of([fitted({name: push[name]}, types)[name] for push in held if name in push]) for name in shown
         ]
-        settings = {name: self._settings[name] for name in ("on_reject", "options")} | {"signed": self._signed}
+        settings = CallSettings(on_reject=self._settings["on_reject"], options=self._settings["options"])
         given = zip(shown, schemas, strict=True)
         return Survivors(
             {
-                name: local_stage(self._streams[name], schema, self._fills.get(name), **settings)
+                name: local_stage(self._streams[name], schema, settings, self._fills.get(name), signed=self._signed)
                 for name, schema in given
             }
         )

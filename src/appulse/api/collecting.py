@@ -8,7 +8,7 @@ from appulse.api.by_hand import Bare, ByHand
 from appulse.api.calls import answers_of, settings_of
 from appulse.api.results import Framed
 from appulse.arguments import OnReject, checked
-from appulse.engines.collecting.call import resolve_collect
+from appulse.engines.collecting.call import CollectSettings, resolve_collect
 from appulse.engines.options import Options
 from appulse.model.stream import Result
 from appulse.model.times import Duration
@@ -62,7 +62,7 @@ def collect_samples(
 
         return spark_grouped(
             streams,
-            lambda streams, schemas: resolve_collect(streams[0], schemas[0], **settings),
+            lambda streams, schemas: resolve_collect(streams[0], schemas[0], CollectSettings(**settings)),
             CollectBucket,
             "collect",
             settings["options"],
@@ -75,7 +75,7 @@ def collect_samples(
 def _engine(stream: Stream, schema: pa.Schema, settings: Mapping[str, Any]) -> LocalCollect:
     from appulse.engines.collecting.call import LocalCollect
 
-    return LocalCollect(resolve_collect(stream, schema, **settings))
+    return LocalCollect(resolve_collect(stream, schema, CollectSettings(**settings)))
 
 
 @checked

@@ -10,7 +10,7 @@ from appulse.api.by_hand import Bare, ByHand
 from appulse.api.calls import answers_of, settings_of
 from appulse.api.results import Framed, is_spark
 from appulse.arguments import OnReject, Probabilities, Probability, Seed, checked, whole
-from appulse.engines.fences.call import EmitFences, resolve_fences
+from appulse.engines.fences.call import EmitFences, FenceSettings, resolve_fences
 from appulse.engines.options import Options
 from appulse.errors import AppulseError, BadArgument
 from appulse.model.stream import Result
@@ -89,12 +89,12 @@ def fence_events(
     def on_spark() -> Any:
         from appulse.engines.spark.fences import spark_fences
 
-        return spark_fences(stream, regions, settings)
+        return spark_fences(stream, regions, FenceSettings(**settings))
 
     def in_process(tables: list[pa.Table]) -> LocalFences:
         from appulse.engines.fences.local import LocalFences
 
-        return LocalFences(resolve_fences(stream, tables[0].schema, regions, **settings))
+        return LocalFences(resolve_fences(stream, tables[0].schema, regions, FenceSettings(**settings)))
 
     return answers_of((stream,), in_process, on_spark)
 
@@ -144,9 +144,9 @@ def fence_advice(
 
     if is_spark(sample.frame):
         raise BadArgument("fence_advice() takes a sample in this process. Give frame.limit(100_000).toArrow().")
-    table, some = as_table(sample.frame), Options()
+    table = as_table(sample.frame)
     high, low = ((one,) if isinstance(one, float) else one for one in (enter, leave))
-    return advice_table(sample, table, _regions(fences), high, low, tolerance, draws, seed, some)
+    return advice_table(sample, table, _regions(fences), high, low, tolerance, draws, seed)
 
 
 @checked
@@ -188,7 +188,8 @@ class FenceEvents(ByHand["LocalFences"]):
 
         (name,) = self._streams
         schema = self._schema(name, held)
-        call = resolve_fences(self._streams[name], schema, self._fences, **self._settings, changing=True)
+        asked = FenceSettings(**self._settings)
+        call = resolve_fences(self._streams[name], schema, self._fences, asked, changing=True)
         engine = LocalFences(call, self._fences)
         for i, waiting in enumerate(self._waiting):
             try:

@@ -17,7 +17,7 @@ from appulse.arguments import Name, OnReject, Positive, Probability, checked
 from appulse.engines.encounters.joining import moves, resolve_moving
 from appulse.engines.filling import around_of, with_fills
 from appulse.engines.imputing import Imputers
-from appulse.engines.join.call import Emit, How, JoinCall, Probabilities, check_how, resolve
+from appulse.engines.join.call import Emit, How, JoinCall, JoinSettings, Probabilities, check_how, resolve
 from appulse.engines.options import Options, options_of
 from appulse.engines.thresholds import Epsilon, Metric, Scale
 from appulse.errors import BadArgument, NotBuilt
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from appulse.api.by_hand import Frames, Types
     from appulse.engines.encounters.bucket import LocalEncounters
-    from appulse.engines.encounters.joining import MovingJoinCall
     from appulse.engines.join.local import LocalJoin
 
 
@@ -122,7 +121,7 @@ def similarity_join(
             raise BadArgument(f"how={how!r} is of two streams, and this is one twice. Leave it out.")
         del settings["how"], settings["likelihood"], settings["density"]
         return self_join(left, **settings)
-    return _join((left, right, *more), settings | {"self_join": False, "different": None})
+    return _join((left, right, *more), settings)
 
 
 @checked
@@ -158,7 +157,7 @@ def self_join(
     >>> [(p["left_key"], p["right_key"], round(p["probability"], 3)) for p in pairs.to_pylist()]
     [(1, 3, 0.983)]
     """
-    return _join((stream,), settings_of("self_join", locals()) | {"self_join": True})
+    return _join((stream,), settings_of("self_join", locals()))
 
 
 @checked
@@ -204,7 +203,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         changes = any(stream.change is not None for stream in streams)
         self._withdraws_before = changes and (self._moves or _withdraws_before(streams, self._settings))
         self._fills = around_of(imputer, list(self._streams), list(self._streams.values()))
-        check_how(how, list(self._streams), emit=emit, values=values)
+        check_how(JoinSettings(**self._settings), list(self._streams))
         if different is not None and len(streams) > 1:
             raise BadArgument(
                 f"different={different!r} is for a stream joined with itself, and there are {len(streams)}."
@@ -284,7 +283,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
 
         streams = self._left()
         schemas = [self._schema(name, held) for name in self._streams]
-        call = resolve_moving(streams, schemas, self_join=len(streams) == 1, **self._settings)
+        call = resolve_moving(streams, schemas, JoinSettings(**self._settings))
         return cast("LocalJoin", LocalEncounters(call))  # which pushes and drains as that does
 
     def _resolve(self, held: Sequence[Frames], **others: Any) -> JoinCall:
@@ -303,7 +302,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         how, one = settings["how"], len(shown) == 1
         settings["how"] = "inner" if one else how
         streams = [stream for stream in self._left() if stream.name in shown]
-        call = resolve(streams, schemas, self_join=one, **settings)
+        call = resolve(streams, schemas, JoinSettings(**settings))
         return replace(call, plan=replace(call.plan, how=how)) if one and how != "inner" else call
 
 
@@ -346,32 +345,29 @@ def explain_pair(
     probability: 0.961450007; an answer from 0.9 on
     an answer; decided by refinement: the sum over their samples, or the closed form
     """
-    from appulse.engines.join.explain_pair import explained_pair
+    from appulse.engines.join.explain_pair import FOREVER, explained_pair
 
-    text = "\n".join(
-        explained_pair(
-            (left_row, right_row),
-            (left, left if right is None else right),
-            epsilon=epsilon,
-            probability=probability,
-            window=None if window is None else as_window(window),
-            imputer=imputer,
-            metric=metric,
-            scale=scale,
-            options=options_of(options, "explain_pair"),
-        )
+    settings = JoinSettings(
+        epsilon=epsilon,
+        probability=probability,
+        window=as_window(FOREVER if window is None else window),
+        imputer=imputer,
+        metric=metric,
+        scale=scale,
+        options=options_of(options, "explain_pair"),
     )
+    text = "\n".join(explained_pair((left_row, right_row), (left, left if right is None else right), settings))
     print(text)  # noqa: T201 - what it is for
     return text
 
 
 def _join(streams: tuple[Stream[Result], ...], settings: dict[str, Any]) -> Result:
     refuse_twice(streams)
-    names = stream_names(streams, self_join=settings["self_join"])
+    names = stream_names(streams)
     fills = around_of(settings["imputer"], names, streams)
     settings = settings | {"imputer": with_fills(settings["imputer"], names, fills)}
     moving = moves(streams)
-    join = partial(_join_moving if moving else _join_fixed, settings=settings)
+    join = partial(_join_moving if moving else _join_fixed, settings=JoinSettings(**settings))
     before = (
         moving
         or _withdraws_before(streams, settings)
@@ -390,41 +386,36 @@ def _withdraws_before(streams: Sequence[Stream], settings: Mapping[str, Any]) ->
     return chained or settings.get("how", "inner") != "inner" or settings["imputer"] is not None
 
 
-def _join_fixed(streams: Sequence[Stream[Result]], settings: dict[str, Any]) -> Result:
+def _join_fixed(streams: Sequence[Stream[Result]], settings: JoinSettings) -> Result:
     """Rows where they were."""
 
     def on_spark() -> Any:
         from appulse.engines.spark.join.call import spark_join
 
-        return spark_join(streams, **settings)
+        return spark_join(streams, settings)
 
     def in_process(tables: list[pa.Table]) -> LocalJoin:
         from appulse.engines.imputing import all_chosen
         from appulse.engines.join.local import LocalJoin
 
-        asked = settings
-        if settings["imputer"] is not None:
-            chosen = all_chosen(settings["imputer"], streams, tables, self_join=settings["self_join"])
-            asked = settings | {"imputer": chosen}
-        return LocalJoin(resolve(streams, schemas_of(tables), **asked))
+        chosen = None if settings.imputer is None else all_chosen(settings.imputer, streams, tables)
+        return LocalJoin(resolve(streams, schemas_of(tables), replace(settings, imputer=chosen)))
 
     return answers_of(streams, in_process, on_spark)
 
 
-def _join_moving(streams: Sequence[Stream[Result]], settings: dict[str, Any]) -> Result:
+def _join_moving(streams: Sequence[Stream[Result]], settings: JoinSettings) -> Result:
     """Rows at one instant, by the legs of their things."""
-
-    def resolve_call(streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> MovingJoinCall:
-        return resolve_moving(streams, schemas, **settings)
+    resolved = partial(resolve_moving, settings=settings)
 
     def on_spark() -> Any:
         from appulse.engines.spark.encounters.call import spark_legs
 
-        return spark_legs(streams, resolve_call, settings["options"])
+        return spark_legs(streams, resolved, settings.options)
 
     def in_process(tables: list[pa.Table]) -> LocalEncounters:
         from appulse.engines.encounters.bucket import LocalEncounters
 
-        return LocalEncounters(resolve_call(streams, schemas_of(tables)))
+        return LocalEncounters(resolved(streams, schemas_of(tables)))
 
     return answers_of(streams, in_process, on_spark)

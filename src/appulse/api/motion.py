@@ -10,7 +10,7 @@ from appulse.api.calls import settings_of
 from appulse.api.results import Framed
 from appulse.api.survivors import answers_over_survivors
 from appulse.arguments import OnReject, Probability, checked
-from appulse.engines.encounters.call import EmitEncounters, resolve_encounters
+from appulse.engines.encounters.call import EmitEncounters, EncounterSettings, resolve_encounters
 from appulse.engines.options import Options
 from appulse.engines.thresholds import Epsilon
 from appulse.errors import BadArgument
@@ -84,9 +84,10 @@ def encounters(
     settings = settings_of("encounters", locals())
 
     def on_spark(streams: Sequence[Stream]) -> Any:
-        from appulse.engines.spark.encounters.call import spark_encounters
+        from appulse.engines.spark.encounters.call import spark_legs
 
-        return spark_encounters(streams, settings)
+        asked = EncounterSettings(**settings)
+        return spark_legs(streams, partial(resolve_encounters, settings=asked), asked.options)
 
     streams = (left,) if right is None else (left, right)
     return answers_over_survivors(streams, "left", settings, partial(_engine, settings=settings), on_spark)
@@ -95,7 +96,7 @@ def encounters(
 def _engine(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> LocalEncounters:
     from appulse.engines.encounters.bucket import LocalEncounters
 
-    return LocalEncounters(resolve_encounters(streams, schemas, **settings))
+    return LocalEncounters(resolve_encounters(streams, schemas, EncounterSettings(**settings)))
 
 
 @checked

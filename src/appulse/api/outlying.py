@@ -10,7 +10,7 @@ from appulse.api.calls import settings_of
 from appulse.api.results import Framed, is_spark
 from appulse.api.survivors import answers_over_survivors
 from appulse.arguments import Count, OnReject, Probability, checked
-from appulse.engines.join.outliers import resolve_outliers
+from appulse.engines.join.outliers import OutlierSettings, resolve_outliers
 from appulse.engines.options import Options
 from appulse.engines.thresholds import Epsilon
 from appulse.errors import BadArgument
@@ -73,9 +73,10 @@ def outliers(
     settings = settings_of("outliers", locals())
 
     def on_spark(streams: Sequence[Stream]) -> Any:
-        from appulse.engines.spark.join.call import spark_join
+        from appulse.engines.spark.join.call import spark_pairs
 
-        return spark_join(streams, resolved=resolve_outliers, **settings)
+        asked = OutlierSettings(**settings)
+        return spark_pairs(streams, partial(resolve_outliers, settings=asked), asked.options)
 
     streams = (stream,) if reference is None else (stream, reference)
     asked = is_spark(stream.frame) and not isinstance(window, TimeWindow)
@@ -86,7 +87,7 @@ def outliers(
 def _engine(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> LocalJoin:
     from appulse.engines.join.local import LocalJoin
 
-    return LocalJoin(resolve_outliers(streams, schemas, **settings, tiled=False))
+    return LocalJoin(resolve_outliers(streams, schemas, OutlierSettings(**settings), tiled=False))
 
 
 @checked

@@ -100,13 +100,12 @@ def start(
             "Use result.writeStream, which has Spark's own guarantees and the answers alone; or run the job beside the "
             "cluster: appulse run --master."
         )
+    from appulse.engines.spark.start import Outputs
     from appulse.engines.spark.start import start as start_query
 
     return start_query(
         result,
-        sink,
-        rejects,
-        alerts=alerts,
+        Outputs(sink, rejects, alerts),
         checkpoint=checkpoint,
         partitions=partitions,
         drain=drain,

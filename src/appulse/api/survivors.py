@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from appulse.api.calls import answers_of, schemas_of
 from appulse.api.results import is_spark, kept, remember
 from appulse.engines.filling import local_stage
+from appulse.engines.options import CallSettings
 from appulse.engines.surviving import bucket_of, resolve_surviving, survivor
 from appulse.errors import BadArgument
 from appulse.model.defects import concat_rejects
@@ -61,7 +62,7 @@ def over_survivors(
         return call(streams)
     names = stream_names(streams) if len(streams) > 1 else (streams[0].name or alone,)
     given = [replace(stream, name=name) for stream, name in zip(streams, names, strict=True)]
-    own = {name: settings[name] for name in ("on_reject", "options")}
+    own = CallSettings(on_reject=settings["on_reject"], options=settings["options"])
     staged = {stream.name for stream in given if stream.name in fills or (asked and stream.change is not None)}
     if any(is_spark(stream.frame) for stream in streams):
         return cast("Result", _on_spark(given, own, call, fills, staged, signed=signed))
@@ -72,7 +73,7 @@ def over_survivors(
         frame = stream.frame
         if stream.name in staged:
             table, fill = as_table(frame), fills.get(str(stream.name))
-            engine = local_stage(stream, table.schema, fill, signed=signed, **own)
+            engine = local_stage(stream, table.schema, own, fill, signed=signed)
             frame = engine.answers({str(stream.name): table})
             refused.append(engine.rejects())
             left.append(survivor(stream, frame, signed=signed, filled=fill is not None))
@@ -86,7 +87,7 @@ def over_survivors(
 
 def _on_spark(
     given: Sequence[Stream],
-    own: Mapping[str, Any],
+    settings: CallSettings,
     call: Callable[[Sequence[Stream]], Any],
     fills: Mapping[str, Around],
     staged: Collection[str | None],
@@ -112,14 +113,14 @@ def _on_spark(
                     f"The imputer of stream {stream.name!r} lets a row wait for any time, and in a streaming query the "
                     "call behind it has to know for how long. Give wait= to the imputer, such as wait='1 hour'."
                 )
-            frame = filled_around_frame(stream, fill, **own)
+            frame = filled_around_frame(stream, fill, settings)
         else:
             frame = spark_grouped(
                 [stream],
-                lambda streams, schemas: resolve_surviving(streams[0], schemas[0], signed=signed, **own),
+                lambda streams, schemas: resolve_surviving(streams[0], schemas[0], settings, signed=signed),
                 bucket_of,
                 "surviving",
-                own["options"],
+                settings.options,
                 by_key=True,
                 whole=True,
             )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.engines.arriving import Arrivals
+    from appulse.engines.options import CallSettings
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
     from appulse.model.readings import ReadingsEncoding
+    from appulse.model.stream import Stream
     from appulse.model.strings import Bytes
 
 
@@ -137,6 +139,17 @@ class Call(Generic[R]):
     def reject_schema(self) -> pa.Schema:
         """Columns of the rejects."""
         return reject_schema(self.key_type, self.time_type)
+
+    def over(self, streams: Sequence[Stream], settings: CallSettings) -> Self:
+        """The call with how its streams wait for rows, and with what is asked of every call."""
+        return replace(
+            self,
+            lateness=tuple(stream.lateness_micros for stream in streams),
+            idle_after=tuple(stream.idle_after_micros for stream in streams),
+            ahead=tuple(stream.ahead_micros for stream in streams),
+            on_reject=settings.on_reject,
+            max_output=settings.options.max_output,
+        )
 
     def fingerprint(self) -> str:
         """A short text that differs when the meaning of the call does."""

@@ -24,7 +24,7 @@ from appulse.engines.imputing import (
     read_holes,
 )
 from appulse.engines.local import Local
-from appulse.engines.options import Options
+from appulse.engines.options import CallSettings
 from appulse.engines.surviving import LocalSurviving, SurvivingCall, resolve_surviving
 from appulse.engines.waiting import TickBucket
 from appulse.errors import BadArgument
@@ -127,15 +127,14 @@ class FillingCall(SurvivingCall):
 def resolve_filling(
     stream: Stream,
     schema: pa.Schema,
+    settings: CallSettings,
     *,
     fill: Around,
-    on_reject: str,
-    options: Options,
     added: tuple[str, str, str] = PREFILLED,
     empty_rows: bool = False,
 ) -> FillingCall:
     """Check a call against the columns there are."""
-    base = resolve_surviving(stream, schema, on_reject=on_reject, options=options)
+    base = resolve_surviving(stream, schema, settings)
     given = {one.name: getattr(base, one.name) for one in fields(base)}
     own = replace(stream, frame=None, where=())
     return FillingCall(**given, stream=own, fill=fill, added=added, empty_rows=empty_rows)
@@ -241,11 +240,13 @@ class LocalFilling(Local[Objects]):
         super().__init__(FillingBucket(call))
 
 
-def local_stage(stream: Stream, schema: pa.Schema, fill: Around | None, *, signed: bool, **own: Any) -> Local[Objects]:
+def local_stage(
+    stream: Stream, schema: pa.Schema, settings: CallSettings, fill: Around | None, *, signed: bool
+) -> Local[Objects]:
     """What withdraws the rows of a stream, and fills them where they have a fill by the rows around."""
     if fill is None:
-        return LocalSurviving(resolve_surviving(stream, schema, signed=signed, **own))
-    return LocalFilling(resolve_filling(stream, schema, fill=fill, **own))
+        return LocalSurviving(resolve_surviving(stream, schema, settings, signed=signed))
+    return LocalFilling(resolve_filling(stream, schema, settings, fill=fill))
 
 
 def filled_around(table: pa.Table, stream: Stream, fill: Around, *, empty_rows: bool) -> pa.Table:
@@ -260,9 +261,8 @@ def filled_around(table: pa.Table, stream: Stream, fill: Around, *, empty_rows: 
     call = resolve_filling(
         replace(stream, ahead=math.inf),
         needed.schema,
+        CallSettings(),
         fill=fill,
-        on_reject="collect",
-        options=Options(),
         added=_ADDED,
         empty_rows=empty_rows,
     )

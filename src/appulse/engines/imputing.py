@@ -224,9 +224,9 @@ def _usable(stream: Stream, table: pa.Table) -> tuple[NDArray[np.float64], NDArr
     return rows[usable], time[usable], group[usable]
 
 
-def all_chosen(imputer: Any, streams: Sequence[Stream], tables: Sequence[pa.Table], *, self_join: bool) -> Any:
+def all_chosen(imputer: Any, streams: Sequence[Stream], tables: Sequence[pa.Table]) -> Any:
     """The imputer of a call, those chosen that are automatic: then a mapping by stream name."""
-    names = stream_names(streams, self_join=self_join)
+    names = stream_names(streams)
     given = imputer if isinstance(imputer, Mapping) else dict.fromkeys(names, imputer)
     if not any(isinstance(one, str | AutoImputer) for one in given.values()):
         return imputer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, TypeAlias
 
 from appulse.arguments import Count, Kind, Positive, checked, number, one_of, several, whole
@@ -100,17 +100,25 @@ class Options:
     audit: Annotated[float, number(least=0.0, most=1.0)] = 0.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class CallSettings:
+    """The arguments that all calls share, beside their streams."""
+
+    on_reject: str = "collect"
+    options: Options = field(default_factory=Options)
+
+
 def options_of(given: Options | None, call: str) -> Options:
     """The options of a call, checked: `BadArgument` for one that makes no difference to it."""
     if given is None:
         return Options()
-    for field in fields(Options):
-        value, users = getattr(given, field.name), USED_BY[field.name]
+    for own in fields(Options):
+        value, users = getattr(given, own.name), USED_BY[own.name]
         # A sample is a frame, which does not compare.
-        at_default = value is field.default or (field.name != "sample" and value == field.default)
+        at_default = value is own.default or (own.name != "sample" and value == own.default)
         if call not in users and not at_default:
             known = [user for user in users if user != "explain_pair"]
             raise BadArgument(
-                f"{call} has no use for Options({field.name}=), which is for {', '.join(known)}. Leave it out."
+                f"{call} has no use for Options({own.name}=), which is for {', '.join(known)}. Leave it out."
             )
     return given

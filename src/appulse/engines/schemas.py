@@ -14,7 +14,7 @@ from appulse.model.existence import Bursts
 from appulse.model.positions import check_positions
 from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import is_number, is_time
-from appulse.model.uncertainty import dimensions
+from appulse.model.uncertainty import Incomplete, dimensions
 from appulse.model.vectors import coordinates_of_type
 from appulse.queries.condition import parse
 from appulse.queries.places import place_of
@@ -38,6 +38,13 @@ def refuse_bursts(streams: Sequence[Stream], call: str) -> None:
                 f"{call} does not take existence={stream.existence!r}: it takes rows to exist independently. Give the "
                 "column itself, if that will do. See docs/index.md."
             )
+
+
+def refuse_holes(streams: Sequence[Stream], call: str) -> None:
+    """Raise `BadArgument` where values may be missing and a call needs whole ones."""
+    for stream in streams:
+        if isinstance(stream.value, Incomplete):
+            raise BadArgument(f"{call} needs whole values, and got {stream.value!r}. Fill holes by ap.impute first.")
 
 
 def check_bursts(streams: Sequence[Stream], window: Window) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.engines.options import Options
+    from appulse.engines.options import CallSettings
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
@@ -112,7 +112,7 @@ class SurvivingCall(ObjectsCall):
 
 
 def resolve_surviving(
-    stream: Stream, schema: pa.Schema, *, on_reject: str, options: Options, signed: bool = False
+    stream: Stream, schema: pa.Schema, settings: CallSettings, *, signed: bool = False
 ) -> SurvivingCall:
     """Check a call against the columns there are."""
     if signed and SIGN in schema.names and stream.change != SIGN:
@@ -129,13 +129,8 @@ def resolve_surviving(
         ),
         tuple(name for name in stream.columns() if name not in apart),
         signed,
-        lateness=(stream.lateness_micros,),
-        idle_after=(stream.idle_after_micros,),
-        ahead=(stream.ahead_micros,),
         arrival=stream.order == "arrival",
-        on_reject=on_reject,
-        max_output=options.max_output,
-    )
+    ).over([stream], settings)
 
 
 def _numbers(table: pa.Table, columns: Sequence[str]) -> NDArray[np.float64]:

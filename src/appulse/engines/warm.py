@@ -22,14 +22,14 @@ from numba.core.targetconfig import TargetConfig
 
 from appulse.engines.aggregates.call import resolve_aggregate, run_local
 from appulse.engines.encounters.bucket import LocalEncounters
-from appulse.engines.encounters.call import resolve_encounters
-from appulse.engines.fences.call import resolve_fences
+from appulse.engines.encounters.call import EncounterSettings, resolve_encounters
+from appulse.engines.fences.call import FenceSettings, resolve_fences
 from appulse.engines.fences.local import LocalFences
-from appulse.engines.join.assign import LocalAssign, resolve_assign
-from appulse.engines.join.call import JoinCall, resolve
+from appulse.engines.join.assign import AssignSettings, LocalAssign, resolve_assign
+from appulse.engines.join.call import JoinCall, JoinSettings, resolve
 from appulse.engines.join.local import LocalJoin
-from appulse.engines.join.nearest import resolve_nearest
-from appulse.engines.join.outliers import resolve_outliers
+from appulse.engines.join.nearest import NearestSettings, resolve_nearest
+from appulse.engines.join.outliers import OutlierSettings, resolve_outliers
 from appulse.engines.options import Options
 from appulse.engines.queries.call import LocalQueries, resolve_queries
 from appulse.engines.sensors.call import SensorSettings, resolve_sensors
@@ -167,18 +167,8 @@ def _call(
     table: pa.Table, models: tuple[Model, ...], index: str, window: Window, d: int = 2, imputer: Any = None
 ) -> JoinCall:
     streams = [Stream(None, key="id", time="ts", value=m, name=f"s{i}") for i, m in enumerate(models)]
-    call = resolve(
-        streams,
-        [table.schema] * len(streams),
-        epsilon=1.0,
-        probability=0.3,
-        window=window,
-        self_join=len(streams) == 1,
-        different=None,
-        on_reject="collect",
-        options=Options(index=index),
-        imputer=imputer,
-    )
+    settings = JoinSettings(epsilon=1.0, probability=0.3, window=window, options=Options(index=index), imputer=imputer)
+    call = resolve(streams, [table.schema] * len(streams), settings)
     return call if call.encodings[0].dimensions is not None else call.with_dimensions(d)
 
 
@@ -205,18 +195,17 @@ def _measure(table: pa.Table) -> None:
         streams = [
             Stream(rows, key="id", time="ts", value=m, margin="m", name=n) for m, n in ((left, "a"), (right, "b"))
         ]
-        _once(streams, {"epsilon": 1.0})
+        _once(streams)
         if isinstance(left, Position):
             continue
         for metric in ("manhattan", "chebyshev"):
-            _once(streams, {"epsilon": 1.0, "metric": metric, "values": True})
-            _once(streams, {"epsilon": 1.0, "metric": metric})
+            _once(streams, metric=metric, values=True)
+            _once(streams, metric=metric)
 
 
-def _once(streams: list[Stream], asked: dict[str, Any]) -> None:
-    settings: dict[str, Any] = {"probability": 0.3, "window": TimeWindow(1), "different": None, "on_reject": "collect"}
-    schemas = [stream.frame.schema for stream in streams]
-    call = resolve(streams, schemas, self_join=False, options=Options(), **settings | asked)
+def _once(streams: list[Stream], metric: str = "euclidean", *, values: bool = False) -> None:
+    settings = JoinSettings(epsilon=1.0, probability=0.3, window=TimeWindow(1), metric=metric, values=values)
+    call = resolve(streams, [stream.frame.schema for stream in streams], settings)
     LocalJoin(call).answers({encoding.name: s.frame for encoding, s in zip(call.encodings, streams, strict=True)})
 
 
@@ -319,17 +308,7 @@ def _meet(table: pa.Table) -> None:
     planar = (Gaussian("x", "y", sigma=1.0), Samples("s", weights="w", names=("x", "y")))
     for value, epsilon in ((planar[0], 1.0), (planar[1], 1.0), (place, near)):
         stream = Stream(None, key="id", time="ts", value=value, motion=Straight(1))
-        call = resolve_encounters(
-            [stream],
-            [table.schema],
-            epsilon=epsilon,
-            probability=0.3,
-            gap=0,
-            min_seconds=0,
-            emit="closed",
-            on_reject="collect",
-            options=Options(),
-        )
+        call = resolve_encounters([stream], [table.schema], EncounterSettings(epsilon=epsilon, probability=0.3))
         local = LocalEncounters(call)
         local.push({encoding.name: table for encoding in call.encodings})
         local.drain()
@@ -340,31 +319,19 @@ def _associate(table: pa.Table) -> None:
     for value in (Gaussian("x", "y", sigma=1.0), Exact("x", "y"), place):
         streams = [Stream(None, key="id", time="ts", value=value, name=name) for name in ("a", "b")]
         schemas = [table.schema] * 2
-        settings: dict[str, Any] = {"on_reject": "collect", "options": Options()}
-        asked: dict[str, Any] = {"k": 1, "epsilon": 1.0, "window": TimeWindow(1), "by": "distance", "how": "left"}
+        best = NearestSettings(epsilon=1.0, window=TimeWindow(1), how="left")
         for whole in (True, False):
-            call = resolve_nearest(streams, schemas, **asked, **settings, probability=0.0, whole=whole)
+            call = resolve_nearest(streams, schemas, best, whole=whole)
             local = LocalJoin(call)
             parts = [local.answers({"a": table, "b": table})] if whole else [local.push({"a": table, "b": table})]
             for part in [*parts, local.drain()]:
                 part.validate()
-        rare: dict[str, Any] = settings | {"epsilon": 1.0, "probability": 0.3, "window": TimeWindow(1)}
         for n in (2, MOST_COUNTED + 1):  # counted up, and held as pairs
-            LocalJoin(resolve_outliers(streams[:1], schemas[:1], **rare, fewer_than=n)).answers({"a": table}).validate()
+            rare = OutlierSettings(epsilon=1.0, fewer_than=n, probability=0.3, window=TimeWindow(1))
+            LocalJoin(resolve_outliers(streams[:1], schemas[:1], rare)).answers({"a": table}).validate()
         by = "probability" if isinstance(value, Exact) else "likelihood"
         one_each = LocalAssign(
-            resolve_assign(
-                streams,
-                schemas,
-                **settings,
-                epsilon=1.0,
-                probability=0.3,
-                window="tick",
-                by=by,
-                method="optimal",
-                density=None,
-                how="inner",
-            )
+            resolve_assign(streams, schemas, AssignSettings(epsilon=1.0, probability=0.3, window="tick", by=by))
         )
         one_each.answers({"a": table, "b": table}).validate()
 
@@ -385,13 +352,7 @@ def _fence(table: pa.Table) -> None:
             Stream(None, key="id", time="ts", value=value, motion=None if crossing is None else Straight(1)),
             table.schema,
             zones,
-            enter=0.5,
-            leave=0.5,
-            dwell=1,
-            crossing=crossing,
-            emit="events",
-            on_reject="collect",
-            options=Options(),
+            FenceSettings(enter=0.5, dwell=1, crossing=crossing),
         )
         local = LocalFences(call)
         rows = table if crossing is None else one

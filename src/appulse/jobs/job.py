@@ -15,15 +15,14 @@ from pydantic import ValidationError
 
 from appulse import api
 from appulse.engines.aggregates.call import resolve_unseen
-from appulse.engines.encounters.call import resolve_encounters
-from appulse.engines.fences.call import resolve_fences
-from appulse.engines.join.assign import resolve_assign
-from appulse.engines.join.call import resolve
-from appulse.engines.join.nearest import resolve_nearest
-from appulse.engines.join.outliers import resolve_outliers
+from appulse.engines.encounters.call import EncounterSettings, resolve_encounters
+from appulse.engines.fences.call import FenceSettings, resolve_fences
+from appulse.engines.join.assign import AssignSettings, resolve_assign
+from appulse.engines.join.call import JoinSettings, resolve
+from appulse.engines.join.nearest import NearestSettings, resolve_nearest
+from appulse.engines.join.outliers import OutlierSettings, resolve_outliers
 from appulse.engines.multi_queries.call import resolve_window_queries
 from appulse.engines.multi_queries.queries import WindowQueries
-from appulse.engines.options import Options
 from appulse.engines.queries.call import LocalQueries, resolve_queries
 from appulse.engines.schemas import column_type
 from appulse.engines.sensors.call import SensorSettings, resolve_sensors
@@ -210,7 +209,7 @@ def _againstfiles_at(job: Job) -> list[Problem]:
 
 def _check_operator(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Schema], fills: Any) -> list[Problem]:
     """What is wrong with the one operator of a job, over these columns; raises `BadArgument`, too."""
-    table, options = job.table, Options()
+    table = job.table
     if table.sensor_join is not None or table.phenomena is not None:
         return _check_readings(job, streams[0], schemas[0])
     if table.fence_events is not None:
@@ -220,29 +219,26 @@ def _check_operator(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Sc
     if (asked := table.window_aggregate) is not None:
         resolve_unseen(streams[0], schemas[0], asked.aggregates, **asked.settings())
     elif table.encounters is not None:
-        resolve_encounters(streams, schemas, options=options, **table.encounters.settings())
+        resolve_encounters(streams, schemas, EncounterSettings(**table.encounters.settings()))
     elif table.nearest is not None:
-        resolve_nearest(streams, schemas, options=options, whole=False, **table.nearest.settings())
+        resolve_nearest(streams, schemas, NearestSettings(**table.nearest.settings()), whole=False)
     elif table.assign is not None:
-        resolve_assign(streams, schemas, options=options, **table.assign.settings())
+        resolve_assign(streams, schemas, AssignSettings(**table.assign.settings()))
     elif table.outliers is not None:
-        resolve_outliers(streams, schemas, options=options, **table.outliers.settings())
+        resolve_outliers(streams, schemas, OutlierSettings(**table.outliers.settings()))
     else:
         join = table.join
-        resolve(
-            streams,
-            schemas,
+        settings = JoinSettings(
             **join.measured,
+            **job.table.of_two,
             probability=join.probability,
             window=join.window.build(),
             emit=join.emit,
-            **job.table.of_two,
-            self_join=table.self_join is not None,
             different=None if table.self_join is None else table.self_join.different,
             on_reject=join.on_reject,
-            options=options,
             imputer=fills,
         )
+        resolve(streams, schemas, settings)
     return []
 
 
@@ -333,8 +329,8 @@ def _check_fences(job: Job, stream: Stream, schema: pa.Schema) -> list[Problem]:
         fences = asked.fences(job.place)
     except JobError as problem:
         return [Problem(where, str(problem))]
-    settings = asked.settings() | {"on_reject": "collect", "options": Options()}
-    refused = resolve_fences(stream, schema, fences, **settings).known_rejects
+    settings = FenceSettings(**asked.settings() | {"on_reject": "collect"})
+    refused = resolve_fences(stream, schema, fences, settings).known_rejects
     shown = refused.slice(0, _MOST_REPORTED).to_pylist()
     return [Problem(where, f"fence {json.loads(row['values'])['query']!r}: {row['detail']}") for row in shown]
 

@@ -36,7 +36,7 @@ def run(
     The rows of a replay with a speed come when they are due; with ``once`` or ``drain`` all at once. ``watcher`` shows
     rows and answers as they come.
     """
-    from appulse.engines.spark.start import start  # only where Spark is installed
+    from appulse.engines.spark.start import Outputs, start  # only where Spark is installed
 
     checkpoint = checkpoint or job.checkpoint
     if checkpoint is None:
@@ -48,9 +48,7 @@ def run(
     answers = build(job, spark, played=played)
     query: Any = start(
         answers,
-        job.sink,
-        job.rejects,
-        alerts=[*job.alerts, *([] if watcher is None else [watcher.answered])],
+        Outputs(job.sink, job.rejects, [*job.alerts, *([] if watcher is None else [watcher.answered])]),
         max_state=None if job.table.limits is None else job.table.limits.state_rows,
         checkpoint=checkpoint,
         partitions=job.table.partitions,

@@ -318,12 +318,8 @@ class Stream(Generic[Result]):
         return "None" if self.frame is None else f"<{type(self.frame).__name__}>"
 
 
-def stream_names(streams: Sequence[Stream], *, self_join: bool = False) -> tuple[str, ...]:
+def stream_names(streams: Sequence[Stream]) -> tuple[str, ...]:
     """Names of the streams of a call: ``left, right, s3, ...`` unless they have their own."""
-    if not self_join and len(streams) < 2:
-        raise BadArgument(
-            f"A join needs at least two streams, got {len(streams)}. To pair a stream with itself: self_join."
-        )
     if len(streams) > 16:
         raise BadArgument(f"A join of {len(streams)} streams: at most 16 are supported.")
     default = ["left", "right", *(f"s{i}" for i in range(3, 17))]

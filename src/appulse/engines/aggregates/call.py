@@ -16,7 +16,7 @@ from appulse.engines.carrying import refuse_carry
 from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsBucket, ObjectsCall, packed
-from appulse.engines.options import Options, options_of
+from appulse.engines.options import CallSettings, Options, options_of
 from appulse.engines.schemas import check_bursts, column_type, encoding_of, group_columns, is_joined, known_dimensions
 from appulse.engines.spark.codec import unpack
 from appulse.engines.withdrawing import WAITING, Corrections
@@ -172,14 +172,9 @@ def resolve_aggregate(
         plan,
         replace(encoding, dimensions=d),
         partitions,
-        lateness=(stream.lateness_micros,),
-        idle_after=(stream.idle_after_micros,),
-        ahead=(stream.ahead_micros,),
         arrival=stream.order == "arrival",
-        on_reject=on_reject,
-        max_output=options_of(options, "window_aggregate").max_output,
         dependent=(name,) if is_joined(schema) else (),
-    )
+    ).over([stream], CallSettings(on_reject=on_reject, options=options_of(options, "window_aggregate")))
 
 
 def _check_chains(plan: AggregatePlan) -> None:

@@ -13,6 +13,7 @@ from appulse.engines.carrying import carried_by, carried_of, refuse_repeated
 from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall, own_keys
+from appulse.engines.options import CallSettings
 from appulse.engines.schemas import column_type, encoding_of, group_columns
 from appulse.engines.waiting import TickBucket
 from appulse.errors import BadArgument
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.engines.options import Options
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
@@ -77,9 +77,14 @@ class CollectCall(ObjectsCall):
         return of_call("collect_samples", arguments, {})
 
 
-def resolve_collect(
-    stream: Stream, schema: pa.Schema, *, every: Duration, on_reject: str, options: Options
-) -> CollectCall:
+@dataclass(frozen=True, kw_only=True)
+class CollectSettings(CallSettings):
+    """The arguments of `collect_samples`, beside its stream."""
+
+    every: Duration
+
+
+def resolve_collect(stream: Stream, schema: pa.Schema, settings: CollectSettings) -> CollectCall:
     """Check a call against the columns there are."""
     name = stream.name or "stream"
     if not isinstance(stream.value, Exact):
@@ -89,19 +94,14 @@ def resolve_collect(
         )
     if stream.order != "time":
         raise BadArgument(f"Intervals go by time, and the stream has order={stream.order!r}. Leave it out.")
-    span = duration(every, "every")
+    span = duration(settings.every, "every")
     if span <= 0:
-        raise BadArgument(f"every={every!r} is no interval. Give more than 0, such as '10 seconds'.")
+        raise BadArgument(f"every={settings.every!r} is no interval. Give more than 0, such as '10 seconds'.")
     call = CollectCall(
         replace(encoding_of(stream, schema), carry=carried_of(stream, schema, name)),
         span,
         tuple((column, column_type(schema, column, name)) for column in stream.partitions),
-        lateness=(stream.lateness_micros,),
-        idle_after=(stream.idle_after_micros,),
-        ahead=(stream.ahead_micros,),
-        on_reject=on_reject,
-        max_output=options.max_output,
-    )
+    ).over([stream], settings)
     refuse_repeated(call.answer_schema)
     return call
 

@@ -13,6 +13,7 @@ from appulse.arguments import one_of
 from appulse.engines.carrying import carried_of, refuse_repeated
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
+from appulse.engines.options import CallSettings
 from appulse.engines.schemas import check_partitions, common_key_type, common_time_type, encoding_of, known_dimensions
 from appulse.engines.thresholds import (
     check_margins,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.engines.options import Options
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
     from appulse.model.motion import Motion
@@ -157,31 +157,22 @@ def of_motion(motion: Motion) -> Meaning:
     return said | unit | {"noise": real(motion.noise)}
 
 
+@dataclass(frozen=True, kw_only=True)
+class EncounterSettings(CallSettings):
+    """The arguments of encounters, beside their streams."""
+
+    epsilon: float | Mapping[str, float]
+    probability: float
+    gap: Any = 0
+    min_seconds: Any = 0
+    emit: str = CLOSED
+
+
 def resolve_encounters(
-    streams: Sequence[Stream],
-    schemas: Sequence[pa.Schema],
-    *,
-    epsilon: float | Mapping[str, float],
-    probability: float,
-    gap: Any,
-    min_seconds: Any,
-    emit: str,
-    on_reject: str,
-    options: Options,
+    streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: EncounterSettings
 ) -> EncounterCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
-    return resolve_legs(
-        EncounterCall,
-        streams,
-        schemas,
-        epsilon=epsilon,
-        probability=probability,
-        gap=gap,
-        min_seconds=min_seconds,
-        emit=emit,
-        on_reject=on_reject,
-        options=options,
-    )
+    return resolve_legs(EncounterCall, streams, schemas, settings)
 
 
 C = TypeVar("C", bound=EncounterCall)
@@ -191,18 +182,11 @@ def resolve_legs(
     kind: type[C],
     streams: Sequence[Stream],
     schemas: Sequence[pa.Schema],
-    *,
-    epsilon: float | Mapping[str, float],
-    probability: float,
-    on_reject: str,
-    options: Options,
-    emit: str,
-    gap: Any = 0,
-    min_seconds: Any = 0,
+    settings: EncounterSettings,
     windows: tuple[int, ...] | None = None,
 ) -> C:
     """A call of a kind over legs, checked; joins have ``windows``, and streams that need not move."""
-    names = stream_names(streams, self_join=len(streams) == 1)
+    names = stream_names(streams)
     for stream, name in zip(streams, names, strict=True):
         if isinstance(stream.value, Incomplete):
             raise BadArgument(
@@ -221,8 +205,8 @@ def resolve_legs(
         _check_stream(stream, name, d, needed=windows is None)
     motions = tuple(Still() if stream.motion is None else stream.motion for stream in streams)
     earth = earth_of([stream.value for stream in streams])
-    groups = groups_of(epsilon, streams, d)
-    within, vertical = (groups[0][1], None) if groups else thresholds(epsilon, streams)
+    groups = groups_of(settings.epsilon, streams, d)
+    within, vertical = (groups[0][1], None) if groups else thresholds(settings.epsilon, streams)
     groups = groups if len(groups) > 1 else ()
     check_margins(streams, several=vertical is not None or bool(groups))
     closed = earth is not None or (d <= MOST_DIMENSIONS and all(_has_closed_form(stream) for stream in streams))
@@ -231,7 +215,7 @@ def resolve_legs(
             "noise= widens normal errors in up to 3 dimensions, and the values are others. Use ap.Exact or "
             "ap.Gaussian, or leave noise out."
         )
-    threshold = within_tolerance(probability)
+    threshold = within_tolerance(settings.probability)
     plan = EncounterPlan(
         models=tuple(stream.value for stream in streams),
         motions=motions,
@@ -240,9 +224,9 @@ def resolve_legs(
         threshold=threshold,
         quantile=reach_quantile(threshold),
         reach=gaussian_reach(threshold) if closed else None,
-        gap=duration(gap, "gap"),
-        least=duration(min_seconds, "min_seconds"),
-        emit=emit,
+        gap=duration(settings.gap, "gap"),
+        least=duration(settings.min_seconds, "min_seconds"),
+        emit=settings.emit,
         earth=earth,
         vertical=vertical,
         groups=groups,
@@ -261,17 +245,7 @@ def resolve_legs(
         )
         for stream, schema, name in zip(streams, schemas, names, strict=True)
     )
-    call = kind(
-        plan,
-        encodings,
-        probability,
-        options.threads,
-        lateness=tuple(stream.lateness_micros for stream in streams),
-        idle_after=tuple(stream.idle_after_micros for stream in streams),
-        ahead=tuple(stream.ahead_micros for stream in streams),
-        on_reject=on_reject,
-        max_output=options.max_output,
-    )
+    call = kind(plan, encodings, settings.probability, settings.options.threads).over(streams, settings)
     refuse_repeated(call.answer_schema)
     return call
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from appulse.engines.encounters.call import EncounterCall, resolve_legs
+from appulse.engines.encounters.call import PAIRS, EncounterCall, EncounterSettings, resolve_legs
 from appulse.engines.meaning import of_call
 from appulse.errors import BadArgument, NotBuilt
 from appulse.model.stream import stream_names
@@ -17,23 +17,12 @@ from appulse.windows.frames import meaning_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from appulse.engines.options import Options
+    from appulse.engines.join.call import JoinSettings
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
-    from appulse.windows.definitions import Window
 
-_PLAIN: dict[str, Any] = {
-    "metric": "euclidean",
-    "scale": None,
-    "different": None,
-    "imputer": None,
-    "emit": "matches",
-    "probabilities": "exact",
-    "values": False,
-    "how": "inner",
-    "likelihood": False,
-    "density": None,
-}
+# What a join of things that move may be asked; anything else has its default.
+_TAKEN = ("epsilon", "probability", "window", "on_reject", "options")
 
 
 def moves(streams: Sequence[Stream]) -> bool:
@@ -65,42 +54,30 @@ class MovingJoinCall(EncounterCall):
         return of_call("self_join" if self.plan.alone else "similarity_join", asked, {})
 
 
-def resolve_moving(
-    streams: Sequence[Stream],
-    schemas: Sequence[pa.Schema],
-    *,
-    epsilon: Any,
-    probability: float,
-    window: Window,
-    on_reject: str,
-    options: Options,
-    self_join: bool,
-    **others: Any,
-) -> MovingJoinCall:
+def resolve_moving(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: JoinSettings) -> MovingJoinCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
-    for name, value in others.items():
-        if value != _PLAIN[name]:
+    for own in fields(settings):
+        value = getattr(settings, own.name)
+        if own.name not in _TAKEN and value != own.default:
             raise NotBuilt(
-                f"{name}={value!r} is not built for streams with motion=. Leave one of them out. See docs/index.md."
+                f"{own.name}={value!r} is not built for streams with motion=. Leave one of them out. See docs/index.md."
             )
+    window = settings.window
     if not isinstance(window, TimeWindow):
         raise NotBuilt(
             f"{window!r} is not built for streams with motion=. Give a TimeWindow, or leave motion out. See "
             "docs/index.md."
         )
-    if len(streams) > 1 + (not self_join):
+    if len(streams) > 2:
         raise NotBuilt(f"A join of {len(streams)} streams with motion= is not built: join two. See docs/index.md.")
     if any(stream.order != "time" for stream in streams):
         raise BadArgument("motion= goes by time, and a stream has order='arrival'. Leave one of them out.")
-    windows = window.micros(stream_names(streams, self_join=self_join))
-    return resolve_legs(
-        MovingJoinCall,
-        streams,
-        schemas,
-        epsilon=epsilon,
-        probability=probability,
-        emit="pairs",
-        windows=windows,
-        on_reject=on_reject,
-        options=options,
+    windows = window.micros(stream_names(streams))
+    asked = EncounterSettings(
+        epsilon=settings.epsilon,
+        probability=settings.probability,
+        emit=PAIRS,
+        on_reject=settings.on_reject,
+        options=settings.options,
     )
+    return resolve_legs(MovingJoinCall, streams, schemas, asked, windows)

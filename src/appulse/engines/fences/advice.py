@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from appulse.engines.fences.call import EVENTS, resolve_fences
+from appulse.engines.fences.call import FenceSettings, resolve_fences
 from appulse.engines.queries.call import CONDITION, UNTIL
 from appulse.engines.swapped import Swapped
 from appulse.engines.thresholds import within_tolerance
@@ -25,7 +25,6 @@ from appulse.queries.regions import covered_rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from appulse.engines.options import Options
     from appulse.model.stream import Stream
 
 _SCHEMA = pa.schema(
@@ -50,7 +49,6 @@ def advice_table(
     tolerance: Any,
     draws: int,
     seed: int,
-    options: Options,
 ) -> pa.Table:
     """What to expect of each choice, by ``enter`` and ``leave``."""
     choices = sorted({(high, low) for high in enter for low in leave if low <= high})
@@ -61,17 +59,8 @@ def advice_table(
         )
     if said := {CONDITION, UNTIL} & set(fences.column_names):
         raise BadArgument(f"fence_advice() has no use for the column {min(said)!r} of fences. Leave it out.")
-    call = resolve_fences(
-        replace(stream, frame=None),
-        table.schema,
-        fences,
-        enter=choices[-1][0],
-        leave=choices[0][1],
-        dwell=None,
-        emit=EVENTS,
-        on_reject="collect",
-        options=options,
-    )
+    asked = FenceSettings(enter=choices[-1][0], leave=choices[0][1])
+    call = resolve_fences(replace(stream, frame=None), table.schema, fences, asked)
     rows, _ = call.encode(0, table)
     if not len(rows):
         raise BadArgument("The sample has no good row, so it has no errors to go by. Give some minutes of the stream.")

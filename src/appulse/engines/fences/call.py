@@ -15,6 +15,7 @@ from appulse.engines.encounters.call import of_motion
 from appulse.engines.fences.terms import check_terms, columns_of, terms_of, types_of
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
+from appulse.engines.options import CallSettings
 from appulse.engines.queries.call import CHANGE, CONDITION, UNTIL, refused_queries, until_of
 from appulse.engines.schemas import check_partitions, encoding_of, known_dimensions
 from appulse.engines.thresholds import check_places, within_tolerance
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.engines.fences.terms import TermSet
-    from appulse.engines.options import Options
     from appulse.model.carried import Columns
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
@@ -146,26 +146,26 @@ class FenceCall(ObjectsCall):
         return of_call("fence_events", arguments, _DEFAULTS)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FenceSettings(CallSettings):
+    """The arguments of `fence_events`, beside its stream and its fences."""
+
+    enter: float = 0.9
+    leave: float = 0.5
+    dwell: Any = None
+    crossing: float | None = None
+    emit: str = EVENTS
+
+
 def resolve_fences(
-    stream: Stream,
-    schema: pa.Schema,
-    fences: pa.Table,
-    *,
-    enter: float,
-    leave: float,
-    dwell: Any,
-    crossing: float | None = None,
-    emit: str,
-    on_reject: str,
-    options: Options,
-    changing: bool = False,
+    stream: Stream, schema: pa.Schema, fences: pa.Table, settings: FenceSettings, *, changing: bool = False
 ) -> FenceCall:
     """Check a call against the columns there are, read its fences, and settle all that follows.
 
     Where fences are ``changing``, later ones may have conditions of any column.
     """
-    name = stream.name or "stream"
-    value = stream.value
+    name, value = stream.name or "stream", stream.value
+    enter, leave, crossing = settings.enter, settings.leave, settings.crossing
     plane = isinstance(value, Exact | Gaussian) and dimensions(value) == _PLANE
     if not (plane or isinstance(value, Position)):
         raise BadArgument(
@@ -183,8 +183,7 @@ def resolve_fences(
     if plane and stream.where:
         raise BadArgument("fence_events() takes no filter of uncertain values. Filter the frame before the call.")
     known_dimensions([name], [value], [schema])
-    motion = _motion_of(stream, name, crossing, emit)
-    waits = _waits(dwell)
+    motion, waits = _motion_of(stream, name, settings), _waits(settings.dwell)
     encoding = replace(encoding_of(replace(stream, name=name), schema), degrees=True)
     earth = earth_of([value])
     check_fences(fences.schema, (QUERY, REGION))
@@ -205,7 +204,7 @@ def resolve_fences(
             within_tolerance(enter),
             within_tolerance(leave),
             waits,
-            emit == VISITS,
+            settings.emit == VISITS,
             earth,
             passes,
             motion,
@@ -217,18 +216,13 @@ def resolve_fences(
         fences,
         enter,
         leave,
-        emit,
+        settings.emit,
         digest_of([regions.digest.encode(), *(str(name).encode() for name in names.to_pylist())]),
         crossing,
-        lateness=(stream.lateness_micros,),
-        idle_after=(stream.idle_after_micros,),
-        ahead=(stream.ahead_micros,),
-        on_reject=on_reject,
-        max_output=options.max_output,
-        threads=options.threads,
+        threads=settings.options.threads,
         types=types,
         carried=carried,
-    )
+    ).over([stream], settings)
     refuse_repeated(call.answer_schema)
     check_terms(fences.schema, call.time_type, types)
     call = replace(call, digest=_with_terms(call.digest, fences, encoding.unit))
@@ -243,7 +237,7 @@ def resolve_fences(
             regions = replace(regions, arrays=taken(regions.arrays, kept), rows=regions.rows[kept], found_by=None)
             names = names.take(pa.array(kept))
         call = replace(call, fences=Own(FenceSet(regions, names, terms.take(regions.rows))))
-    if len(refused) and on_reject == "fail":
+    if len(refused) and settings.on_reject == "fail":
         raise bad_rows(len(refused), refused.slice(0, 1).to_pylist()[0])
     return replace(
         call, refused_fences=pa.concat_tables([refused, never_entered(regions.arrays, regions.rows, shown, call)])
@@ -285,16 +279,16 @@ def _waits(dwell: Any) -> int | None:
     return waits
 
 
-def _motion_of(stream: Stream, name: str, crossing: float | None, emit: str) -> Straight | None:
+def _motion_of(stream: Stream, name: str, settings: FenceSettings) -> Straight | None:
     """How things move between readings, where that is asked for."""
-    if crossing is None:
+    if settings.crossing is None:
         return None
     if not isinstance(stream.motion, Straight):
         raise BadArgument(
             f"crossing= is about what things do between two readings, and the motion of stream {name!r} is "
             f"{stream.motion!r}. Give motion=ap.Straight(max_gap='5 minutes')."
         )
-    if emit == VISITS:
+    if settings.emit == VISITS:
         raise BadArgument("crossing= reports events, and emit='visits' gives visits. Leave one of them out.")
     return stream.motion
 

@@ -6,17 +6,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from appulse.arguments import Kind, Unfit, one_of
-from appulse.engines.join.call import JoinCall, Observed, resolve, to_table
+from appulse.engines.join.call import JoinCall, JoinSettings, Observed, resolve, to_table
 from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream
-from appulse.engines.schemas import refuse_bursts
+from appulse.engines.options import CallSettings
+from appulse.engines.schemas import refuse_bursts, refuse_holes
 from appulse.engines.waiting import WaitingBucket
 from appulse.errors import BadArgument
 from appulse.model.encode import infer_dimensions
 from appulse.model.meaning import real, seconds
 from appulse.model.objects import Objects
 from appulse.model.times import duration
-from appulse.model.uncertainty import Incomplete, in_closed_form, is_certain
+from appulse.model.uncertainty import in_closed_form, is_certain
 from appulse.operators.assignment import BY, METHODS
 from appulse.operators.blocks import ALWAYS, BlockPlan, partners
 from appulse.windows.definitions import TimeWindow, TumblingWindow
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from appulse.engines.options import Options
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
 
@@ -89,63 +89,56 @@ class AssignCall(JoinCall):
 _DEFAULTS: Meaning = {"by": "likelihood", "method": "optimal", "density": None, "how": "inner"}
 
 
-def resolve_assign(
-    streams: Sequence[Stream],
-    schemas: Sequence[pa.Schema],
-    *,
-    epsilon: float | Mapping[str, float],
-    probability: float,
-    window: TumblingWindow | str,
-    by: str,
-    method: str,
-    density: float | None,
-    how: str,
-    on_reject: str,
-    options: Options,
-) -> AssignCall:
+@dataclass(frozen=True, kw_only=True)
+class AssignSettings(CallSettings):
+    """The arguments of `assign`, beside its streams."""
+
+    epsilon: float | Mapping[str, float]
+    probability: float
+    window: TumblingWindow | str
+    by: str = "likelihood"
+    method: str = "optimal"
+    density: float | None = None
+    how: str = "inner"
+
+
+def resolve_assign(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: AssignSettings) -> AssignCall:
     """Check a call against the columns there are."""
     refuse_bursts(streams, "assign()")
+    refuse_holes(streams, "assign()")
     for stream in streams:
-        if isinstance(stream.value, Incomplete):
-            raise BadArgument(f"assign() needs whole values, and got {stream.value!r}. Fill holes by ap.impute first.")
         if stream.order != "time":
             raise BadArgument(f"Blocks go by time, and a stream has order={stream.order!r}. Leave it out.")
-    _check_gains(streams, by=by, density=density, epsilon=epsilon)
-    call = resolve(
-        streams,
-        schemas,
-        epsilon=epsilon,
-        probability=probability,
+    _check_gains(streams, settings)
+    by, window, options = settings.by, settings.window, settings.options
+    asked = JoinSettings(
+        epsilon=settings.epsilon,
+        probability=settings.probability,
         window=TimeWindow(1),
-        self_join=False,
-        different=None,
-        on_reject=on_reject,
-        options=options,
         likelihood=by == "likelihood",
+        on_reject=settings.on_reject,
+        options=options,
     )
-    plan = replace(call.plan, windows=(ALWAYS, ALWAYS), grouped=True, assigned=True, withdrawn=False, how=how)
+    call = resolve(streams, schemas, asked)
+    plan = replace(call.plan, windows=(ALWAYS, ALWAYS), grouped=True, assigned=True, withdrawn=False, how=settings.how)
     span = duration(window.length, "TumblingWindow") if isinstance(window, TumblingWindow) else 0
     return AssignCall(
         plan,
         call.streams,
         options,
-        probability=probability,
-        lateness=call.lateness,
-        idle_after=call.idle_after,
-        ahead=call.ahead,
-        on_reject=on_reject,
-        max_output=options.max_output,
+        probability=settings.probability,
         dependent=call.dependent,
-        blocks=BlockPlan(plan, span, by, density, method == "greedy", options.max_component),
-    )
+        blocks=BlockPlan(plan, span, by, settings.density, settings.method == "greedy", options.max_component),
+    ).over(streams, settings)
 
 
-def _check_gains(streams: Sequence[Stream], *, by: str, density: float | None, epsilon: Any) -> None:
+def _check_gains(streams: Sequence[Stream], settings: AssignSettings) -> None:
     """Raise `BadArgument` where pairs would gain nothing."""
+    by, density = settings.by, settings.density
     if by != "likelihood":
         if density is not None:
             raise BadArgument(f"density={density:g} is that of by='likelihood', and by={by!r}. Leave it out.")
-        if by == "distance" and not isinstance(epsilon, float | int):
+        if by == "distance" and not isinstance(settings.epsilon, float | int):
             raise BadArgument(
                 "Several epsilons do not say which distance is less. Give by='likelihood' or 'probability'."
             )

@@ -16,7 +16,7 @@ from appulse.engines.imputing import filled_columns, fills_of
 from appulse.engines.join.few_pairs import FewPairs
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
-from appulse.engines.options import Options
+from appulse.engines.options import CallSettings, Options
 from appulse.engines.schemas import (
     check_bursts,
     check_partitions,
@@ -253,29 +253,31 @@ class JoinCall(ObjectsCall):
         return replace(self, plan=plan, streams=tuple(replace(e, dimensions=d) for e in self.streams))
 
 
-def resolve(
-    streams: Sequence[Stream],
-    schemas: Sequence[pa.Schema],
-    *,
-    epsilon: float | Mapping[Any, float],
-    probability: float,
-    window: Window,
-    self_join: bool,
-    different: str | None,
-    on_reject: str,
-    options: Options,
-    emit: str = "matches",
-    probabilities: str = "exact",
-    values: bool = False,
-    imputer: Any = None,
-    how: str = "inner",
-    likelihood: bool = False,
-    density: float | None = None,
-    metric: str = "euclidean",
-    scale: Mapping[str, float] | None = None,
-) -> JoinCall:
-    """Check a call against the columns there are, and settle everything that follows from its arguments."""
-    names = stream_names(streams, self_join=self_join)
+@dataclass(frozen=True, kw_only=True)
+class JoinSettings(CallSettings):
+    """The arguments of a join, beside its streams."""
+
+    epsilon: float | Mapping[Any, float]
+    probability: float
+    window: Window
+    different: str | None = None
+    imputer: Any = None
+    metric: str = "euclidean"
+    scale: Mapping[str, float] | None = None
+    how: str = "inner"
+    likelihood: bool = False
+    density: float | None = None
+    emit: str = "matches"
+    probabilities: str = "exact"
+    values: bool = False
+
+
+def resolve(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: JoinSettings) -> JoinCall:
+    """Check a call against the columns there are, and settle all that follows; one stream is joined with itself."""
+    epsilon, metric, window = settings.epsilon, settings.metric, settings.window
+    how, values, options = settings.how, settings.values, settings.options
+    self_join = len(streams) == 1
+    names = stream_names(streams)
     if any(stream.motion is not None for stream in streams):
         raise NotBuilt(
             "motion= is for encounters, similarity_join and self_join, and not built for this call. Leave it out. See "
@@ -283,14 +285,14 @@ def resolve(
         )
     values_of = all_as_vectors([stream.value for stream in streams], schemas)
     streams = [replace(stream, value=value) for stream, value in zip(streams, values_of, strict=True)]
-    if values and probabilities == "bounds":
+    if values and settings.probabilities == "bounds":
         raise BadArgument(
             "values=True reports the samples that match, whose weights sum to the exact probability. "
             "Leave out probabilities='bounds'."
         )
     if values and any(isinstance(stream.value, Position) for stream in streams):
         raise BadArgument("values=True lists samples that match, and positions have none. Leave out values=True.")
-    check_how(how, names, emit=emit, values=values)
+    check_how(settings, names)
     check_places(streams, names)
     if self_join:
         refuse_bursts(streams, "A self-join")
@@ -298,14 +300,14 @@ def resolve(
     arrival = _check_order(streams, names)
     conditions = [conditions_of(stream) for stream in streams]
     d = known_dimensions(names, [stream.value for stream in streams], schemas)
-    units = units_of(scale, streams, d)
+    units = units_of(settings.scale, streams, d)
     models = tuple(held_as(stream.value, where) for stream, where in zip(streams, conditions, strict=True))
     models = models if units is None else tuple(scaled_model(model, units) for model in models)
-    threshold = within_tolerance(probability)
+    threshold = within_tolerance(settings.probability)
     check_metric(metric, streams)
     cosine = None
     if metric == COSINE:
-        cosine, epsilon, metric = as_directions(epsilon, streams, scale)
+        cosine, epsilon, metric = as_directions(epsilon, streams, settings.scale)
     groups = groups_of(epsilon, streams, d)
     d = sum(len(own) for own, _ in groups) or d
     within, vertical = (groups[0][1], None) if groups else thresholds(epsilon, streams)
@@ -320,7 +322,7 @@ def resolve(
         threshold=threshold,
         quantile=reach_quantile(threshold),
         self_join=self_join,
-        check_differ=different is not None,
+        check_differ=settings.different is not None,
         # Rows that are not filled before they may match something are not there to leave alone; they have no margin,
         # and no other units.
         bounds=options.bounds if how == "inner" and not margins and units is None else options.bounds - {"lazy"},
@@ -328,11 +330,11 @@ def resolve(
         audit=options.audit,
         rule=in_bursts(rule_of(window), [stream.correlation for stream in streams]),
         grouped=bool(streams[0].partitions),
-        changes=emit == "changes",
+        changes=settings.emit == "changes",
         values=values,
-        bounded=probabilities == "bounds",
+        bounded=settings.probabilities == "bounds",
         how=how,
-        density=_density(density, models, likelihood=likelihood, values=values),
+        density=_density(settings, models),
         withdrawn=any(stream.change is not None for stream in streams),
         margins=margins,
         metric=metric if d != 1 else "euclidean",
@@ -341,7 +343,7 @@ def resolve(
     )
     key_type, time_type = common_key_type(streams, schemas, names), common_time_type(streams, schemas, names)
     check_partitions(streams, schemas, names)
-    fills = fills_of(imputer, names, [stream.value for stream in streams])
+    fills = fills_of(settings.imputer, names, [stream.value for stream in streams])
     encodings = tuple(
         Encoding(
             name=name,
@@ -352,7 +354,7 @@ def resolve(
             existence=stream.existence_column,
             correlation=stream.correlation,
             partition_by=stream.partitions,
-            differ=different,
+            differ=settings.different,
             key_type=key_type,
             time_type=time_type,
             quantile=plan.quantile,
@@ -378,41 +380,38 @@ def resolve(
         plan,
         encodings,
         options,
-        imputes=imputer is not None,
-        probability=probability,
+        imputes=settings.imputer is not None,
+        probability=settings.probability,
         cosine=cosine,
-        lateness=tuple(stream.lateness_micros for stream in streams),
-        idle_after=tuple(stream.idle_after_micros for stream in streams),
-        ahead=tuple(stream.ahead_micros for stream in streams),
         # Under time windows nothing waits for a tick to be complete, so order of arrival changes nothing.
         arrival=arrival and plan.rule is not None,
-        on_reject=on_reject,
-        max_output=options.max_output,
         dependent=tuple(name for name, schema in zip(names, schemas, strict=True) if is_joined(schema)),
-    )
+    ).over(streams, settings)
     refuse_repeated(call.answer_schema)
     return call
 
 
-def check_how(how: str, names: Sequence[str], *, emit: str, values: bool) -> None:
+def check_how(settings: JoinSettings, names: Sequence[str]) -> None:
     """Raise `BadArgument` where rows without a partner cannot be reported."""
+    how = settings.how
     if how == "inner":
         return
     if len(names) != _TWO:
         raise BadArgument(f"how={how!r} is of two streams, and the join has {len(names)}. Leave it out, or join two.")
-    if emit == "changes":
+    if settings.emit == "changes":
         raise BadArgument(f"how={how!r} reports rows once, emit='changes' pairs that come and go. Give one of them.")
-    if values:
+    if settings.values:
         raise BadArgument(f"values=True lists samples that match, how={how!r} rows without any. Give one of them.")
 
 
-def _density(density: float | None, models: Sequence[Model], *, likelihood: bool, values: bool) -> float | None:
+def _density(settings: JoinSettings, models: Sequence[Model]) -> float | None:
     """The density of unrelated rows, where likelihood ratios are asked for."""
-    if not likelihood:
+    density = settings.density
+    if not settings.likelihood:
         if density is not None:
             raise BadArgument(f"density={density:g} is that of likelihood=True. Give both, or neither.")
         return None
-    if values or not all(map(in_closed_form, models)) or all(map(is_certain, models)):
+    if settings.values or not all(map(in_closed_form, models)) or all(map(is_certain, models)):
         raise BadArgument(
             "likelihood=True takes normal errors: ap.Gaussian, with one sigma or in up to three dimensions, or "
             "ap.Position with sigma= or ellipse=, and exact rows beside them. Leave out values=True and filters of "

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.engines.join.call import JoinSettings
     from appulse.engines.options import Options
     from appulse.model.encoding import Encoding
     from appulse.model.filled import Fill
@@ -48,9 +49,8 @@ if TYPE_CHECKING:
     from appulse.model.stream import Stream
     from appulse.model.uncertainty import Model
     from appulse.operators.plan import JoinPlan
-    from appulse.windows.definitions import Window
 
-_FOREVER = 1e9  # seconds
+FOREVER = 1e9  # seconds
 _SHOWN = 10  # rows behind a fill
 _FLAT = 3  # coordinates of positions without altitude
 _ORDINALS = ("first", "second", "third")
@@ -93,22 +93,16 @@ class _Side:
         return in_closed_form(self.model) and not is_certain(self.model)
 
 
-def explained_pair(
-    rows: tuple[Any, Any],
-    streams: tuple[Stream, Stream],
-    *,
-    window: Window | None,
-    options: Options,
-    **settings: Any,
-) -> list[str]:
+def explained_pair(rows: tuple[Any, Any], streams: tuple[Stream, Stream], settings: JoinSettings) -> list[str]:
     """Lines about both rows, each bound, and the decision."""
     tables = [_one_row(row, side) for row, side in zip(rows, ("left", "right"), strict=True)]
-    timed = window if isinstance(window, TimeWindow) else TimeWindow(_FOREVER)
+    timed = isinstance(settings.window, TimeWindow)
     # A row that is not filled meets nobody, and then no bound would decide.
-    options = replace(options, bounds=options.bounds - {"lazy"})
+    options = replace(settings.options, bounds=settings.options.bounds - {"lazy"})
     named = [replace(s, name=side, where=s.where) for s, side in zip(streams, ("left", "right"), strict=True)]
-    asked: dict[str, Any] = {"window": timed, "self_join": False, "different": None, "on_reject": "fail"} | settings
-    call = resolve(named, [table.schema for table in tables], options=options, **asked)
+    window = settings.window if timed else TimeWindow(FOREVER)
+    asked = replace(settings, window=window, on_reject="fail", options=options)
+    call = resolve(named, [table.schema for table in tables], asked)
     for table, encoding in zip(tables, call.encodings, strict=True):
         d = infer_dimensions(table, encoding.model) if call.encodings[0].dimensions is None else None
         call = call if d is None else call.with_dimensions(d)
@@ -118,7 +112,7 @@ def explained_pair(
     lines += _numbers(sides[0], sides[1], call)
     probability, counts = _asked(tables, call, replace(options, bounds=frozenset())), _counts(tables, call)
     lines.append(f"probability: {probability:.9g}; an answer from {call.plan.threshold + TOLERANCE:.6g} on")
-    if window is not None and not isinstance(window, TimeWindow):
+    if not timed:
         lines.append("window: goes by rows; whether both are in it depends on others")
     return [*lines, _verdict(counts)]
 
@@ -358,7 +352,7 @@ def _join(tables: list[pa.Table], call: JoinCall) -> tuple[pa.Table, dict[str, i
 
 def _asked(tables: list[pa.Table], call: JoinCall, options: Options) -> float:
     """The exact probability, whatever the threshold and the window."""
-    windows = tuple(int(_FOREVER * 1e6) for _ in call.plan.windows)
+    windows = tuple(int(FOREVER * 1e6) for _ in call.plan.windows)
     plan = replace(call.plan, threshold=1e-300, windows=windows, bounds=options.bounds, quantile=1.0)
     encodings = tuple(replace(encoding, quantile=1.0) for encoding in call.encodings)
     found, _ = _join(tables, replace(call, plan=plan, streams=encodings))

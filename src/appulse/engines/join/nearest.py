@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from appulse.arguments import one_of
-from appulse.engines.join.call import resolve
-from appulse.engines.schemas import refuse_bursts
+from appulse.engines.join.call import JoinSettings, resolve
+from appulse.engines.options import CallSettings
+from appulse.engines.schemas import refuse_bursts, refuse_holes
 from appulse.errors import BadArgument
-from appulse.model.uncertainty import Incomplete
 from appulse.operators.held_pairs import BY
 from appulse.windows.definitions import TimeWindow, UncertainCountWindow
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from appulse.engines.join.call import JoinCall
-    from appulse.engines.options import Options
     from appulse.model.stream import Stream
     from appulse.windows.definitions import Window
 
@@ -30,26 +29,42 @@ NearestHow: TypeAlias = Annotated[str, one_of("inner", "left")]
 _POSSIBLE = 1e-9
 
 
+@dataclass(frozen=True, kw_only=True)
+class NearestSettings(CallSettings):
+    """The arguments of `nearest`, beside its streams."""
+
+    k: int = 1
+    epsilon: float | Mapping[str, float] | None
+    window: Window
+    by: str = "distance"
+    probability: float = 0.0
+    how: str = "inner"
+    metric: str = "euclidean"
+
+    @property
+    def by_means(self) -> bool:
+        """Whether nothing but the means of rows is looked at."""
+        return self.by == "distance" and self.probability == 0.0
+
+    @property
+    def of_join(self) -> JoinSettings:
+        """Those of the join that finds the pairs."""
+        return JoinSettings(
+            epsilon=1.0 if self.epsilon is None else self.epsilon,
+            probability=_POSSIBLE if self.probability == 0.0 else self.probability,
+            window=self.window,
+            metric=self.metric,
+            on_reject=self.on_reject,
+            options=self.options,
+        )
+
+
 def resolve_nearest(
-    streams: Sequence[Stream],
-    schemas: Sequence[pa.Schema],
-    *,
-    k: int,
-    epsilon: float | Mapping[str, float] | None,
-    window: Window,
-    by: str,
-    probability: float,
-    how: str,
-    on_reject: str,
-    options: Options,
-    whole: bool,
-    metric: str = "euclidean",
+    streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: NearestSettings, *, whole: bool
 ) -> JoinCall:
     """Check a call against the columns there are; ``whole`` where all rows are there from the start."""
-    for stream in streams:
-        if isinstance(stream.value, Incomplete):
-            raise BadArgument(f"nearest() needs whole values, and got {stream.value!r}. Fill holes by ap.impute first.")
-    by_means = by == "distance" and probability == 0.0
+    refuse_holes(streams, "nearest()")
+    epsilon, window, by_means = settings.epsilon, settings.window, settings.by_means
     if isinstance(window, UncertainCountWindow) and by_means:
         raise BadArgument(
             "Rows of an uncertain window may be gone, so that a pair has a probability. Give probability= above 0, or "
@@ -63,20 +78,9 @@ def resolve_nearest(
     if epsilon is None:
         _check_unlimited(streams, window, by_means=by_means, whole=whole)
     refuse_bursts(streams, "nearest()")
-    threshold = _POSSIBLE if probability == 0.0 else probability
-    call = resolve(
-        streams,
-        schemas,
-        epsilon=1.0 if epsilon is None else epsilon,
-        probability=threshold,
-        window=window,
-        self_join=False,
-        different=None,
-        on_reject=on_reject,
-        options=options,
-        metric=metric,
-    )
-    plan = replace(call.plan, how=how, best=k, by=by, bounds=call.plan.bounds - {"lazy"})
+    call = resolve(streams, schemas, settings.of_join)
+    bounds = call.plan.bounds - {"lazy"}
+    plan = replace(call.plan, how=settings.how, best=settings.k, by=settings.by, bounds=bounds)
     encodings = call.streams
     if by_means:
         # Of what is uncertain nothing but the mean is looked for.
@@ -87,7 +91,7 @@ def resolve_nearest(
             plan = replace(plan, epsilon=math.inf)
     if not (whole and by_means and isinstance(window, TimeWindow)) or plan.withdrawn or plan.margins:
         encodings = tuple(replace(one, kept_apart=True) for one in encodings)
-    return replace(call, plan=plan, streams=encodings, probability=probability)
+    return replace(call, plan=plan, streams=encodings, probability=settings.probability)
 
 
 def _check_unlimited(streams: Sequence[Stream], window: Window, *, by_means: bool, whole: bool) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from appulse.engines.join.call import resolve
-from appulse.engines.schemas import refuse_bursts
+from appulse.engines.join.call import JoinSettings, resolve
+from appulse.engines.options import CallSettings
+from appulse.engines.schemas import refuse_bursts, refuse_holes
 from appulse.engines.thresholds import within_tolerance
-from appulse.errors import BadArgument
-from appulse.model.uncertainty import Incomplete
 from appulse.operators.partners import MOST_COUNTED
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from appulse.engines.join.call import JoinCall
-    from appulse.engines.options import Options
     from appulse.model.stream import Stream
     from appulse.windows.definitions import Window
 
@@ -26,39 +24,33 @@ if TYPE_CHECKING:
 LEAST = 1e-12
 
 
+@dataclass(frozen=True, kw_only=True)
+class OutlierSettings(CallSettings):
+    """The arguments of `outliers`, beside its streams."""
+
+    epsilon: float | Mapping[str, float]
+    fewer_than: int
+    probability: float
+    window: Window
+
+
 def resolve_outliers(
-    streams: Sequence[Stream],
-    schemas: Sequence[pa.Schema],
-    *,
-    epsilon: float | Mapping[str, float],
-    fewer_than: int,
-    probability: float,
-    window: Window,
-    on_reject: str,
-    options: Options,
-    tiled: bool = True,
+    streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: OutlierSettings, *, tiled: bool = True
 ) -> JoinCall:
     """Check a call against the columns there are; ``tiled``, rows have copies in several tiles."""
     refuse_bursts(streams, "outliers()")
-    for stream in streams:
-        if isinstance(stream.value, Incomplete):
-            raise BadArgument(
-                f"outliers() needs whole values, and got {stream.value!r}. Fill holes by ap.impute first."
-            )
-    call = resolve(
-        streams,
-        schemas,
-        epsilon=epsilon,
+    refuse_holes(streams, "outliers()")
+    asked = JoinSettings(
+        epsilon=settings.epsilon,
         probability=LEAST,
-        window=window,
-        self_join=len(streams) == 1,
-        different=None,
-        on_reject=on_reject,
-        options=options,
+        window=settings.window,
+        on_reject=settings.on_reject,
+        options=settings.options,
     )
-    bounds = call.plan.bounds - {"lazy"}
-    plan = replace(call.plan, fewer_than=fewer_than, certain=within_tolerance(probability), bounds=bounds)
+    call = resolve(streams, schemas, asked)
+    bounds, certain = call.plan.bounds - {"lazy"}, within_tolerance(settings.probability)
+    plan = replace(call.plan, fewer_than=settings.fewer_than, certain=certain, bounds=bounds)
     # Where pairs of a row meet only later, they have to know it from others with the same key and time.
-    apart = tiled or plan.withdrawn or fewer_than > MOST_COUNTED
+    apart = tiled or plan.withdrawn or settings.fewer_than > MOST_COUNTED
     encodings = tuple(replace(one, kept_apart=apart) for one in call.streams)
-    return replace(call, plan=plan, streams=encodings, probability=probability)
+    return replace(call, plan=plan, streams=encodings, probability=settings.probability)

@@ -13,7 +13,7 @@ from appulse.engines.base import Call
 from appulse.engines.carrying import refuse_carry, refuse_repeated
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.multi_queries.rows import WindowRows, rows_of
-from appulse.engines.options import Options, options_of
+from appulse.engines.options import CallSettings, Options, options_of
 from appulse.engines.queries.call import QueryCall, checked_probability, resolve_queries
 from appulse.engines.schemas import check_partitions, common_time_type
 from appulse.engines.thresholds import within_tolerance
@@ -235,14 +235,9 @@ def resolve_window_queries(
         tuple(calls),
         window,
         least,
-        lateness=tuple(stream.lateness_micros for stream in streams),
-        idle_after=tuple(stream.idle_after_micros for stream in streams),
-        ahead=tuple(stream.ahead_micros for stream in streams),
         arrival=streams[0].order == "arrival",
-        on_reject=on_reject,
-        max_output=options_of(options, "match_queries").max_output,
         dependent=tuple(name for call in calls for name in call.dependent),
-    )
+    ).over(streams, CallSettings(on_reject=on_reject, options=options_of(options, "match_queries")))
     if aggregate is not None:
         call = replace(
             call, aggregates=_aggregates(call, _MAPPED(aggregate, "aggregate="), probability), common_time=common

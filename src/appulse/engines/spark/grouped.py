@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from appulse.model.stream import Stream
 
 
+class Changes(NamedTuple):
+    """A further stream that all buckets take in: its blocks, by the keys of the buckets, and what makes these."""
+
+    blocks: Callable[[Sequence[int]], DataFrame]
+    buckets: Callable[[Any, list[int]], Buckets]
+
+
 def spark_grouped(
     streams: Sequence[Stream],
     resolve: Callable[[Sequence[Stream], Sequence[pa.Schema]], ObjectsCall],
@@ -34,17 +41,15 @@ def spark_grouped(
     options: Options,
     *,
     by_key: bool = False,
-    buckets: Callable[[Any, list[int]], Buckets] | None = None,
-    changes: Callable[[Sequence[int]], DataFrame] | None = None,
+    changes: Changes | None = None,
     whole: bool = False,
 ) -> DataFrame:
     """The answers of a call over Spark frames, lazily; streaming if they are.
 
     ``resolve`` makes the call, ``kind`` a bucket of it, ``name`` is that of its state. Rows are apart by group, or
     ``by_key``, too; in a batch query each bucket then receives the newest time of all. Answers that have columns
-    ``key`` and ``time``, or those that name groups, have them in the types they came in. ``changes`` are blocks of a
-    further stream for all buckets, which ``buckets`` then makes, given their keys. ``whole``: answers are rows as they
-    came.
+    ``key`` and ``time``, or those that name groups, have them in the types they came in. ``whole``: answers are rows as
+    they came.
     """
     sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
     streams = [with_watermark_delay(stream) for stream in streams]
@@ -59,9 +64,9 @@ def spark_grouped(
         return ToThings(keys, tuple(call.encodings)) if by_key else ToGroups(keys)
 
     def made(tiling: Tiling) -> Buckets:
-        if buckets is None:
+        if changes is None:
             return GroupBuckets(call, kind)
-        return buckets(call, bucket_keys(tiling, grouped=call.grouped))
+        return changes.buckets(call, bucket_keys(tiling, grouped=call.grouped))
 
     seen = None if sources.streaming else suspicions(sources.spark)
     operator = Operator(
@@ -71,7 +76,7 @@ def spark_grouped(
         refused=call.known_rejects,
         needs_newest=by_key,
         stages=lambda tiling: [Stage(made(tiling), name, seen=seen)],
-        changes=changes,
+        changes=None if changes is None else changes.blocks,
         answers=as_struct(call.answer_schema, own),
         rejects=reject_type(key, time),
         refuses=call.corrected,

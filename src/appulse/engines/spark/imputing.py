@@ -26,7 +26,7 @@ from appulse.engines.imputing import (
     refuse_in_order,
     refuse_whole,
 )
-from appulse.engines.options import Options
+from appulse.engines.options import CallSettings
 from appulse.engines.spark.grouped import spark_grouped
 from appulse.engines.spark.inputs import gathered, quoted
 from appulse.engines.spark.shared import driver_folder
@@ -36,7 +36,7 @@ from appulse.imputation.imputer import DependencyFill, DependencyImputer, stored
 from appulse.imputation.noise import NoisyFill
 from appulse.imputation.storage import write_file
 from appulse.imputation.versions import VersionedFill, chosen, mapped
-from appulse.model.filled import Prefilled
+from appulse.model.filled import PREFILLED, Prefilled
 from appulse.model.stream import stream_names
 
 if TYPE_CHECKING:
@@ -167,9 +167,9 @@ def _file_name(fill: DependencyFill, spark: SparkSession) -> str:
     return known[key]
 
 
-def sampled_imputer(imputer: Any, streams: Sequence[Stream], *, self_join: bool) -> Any:
+def sampled_imputer(imputer: Any, streams: Sequence[Stream]) -> Any:
     """The imputer of a call, those chosen by the driver that are automatic, once: then a mapping by stream name."""
-    names = stream_names(streams, self_join=self_join)
+    names = stream_names(streams)
     given = imputer if isinstance(imputer, Mapping) else dict.fromkeys(names, imputer)
     if not any(isinstance(one, str | AutoImputer) for one in given.values()):
         return imputer
@@ -201,14 +201,23 @@ def with_shared_fills(call: JoinCall, spark: SparkSession) -> JoinCall:
     return replace(call, streams=tuple(encodings))
 
 
-def filled_around_frame(stream: Stream, fill: Around, **settings: Any) -> DataFrame:
+def filled_around_frame(
+    stream: Stream,
+    fill: Around,
+    settings: CallSettings,
+    *,
+    added: tuple[str, str, str] = PREFILLED,
+    empty_rows: bool = False,
+) -> DataFrame:
     """The frame with what fills rows by those around, lazily: by a stage for each partition."""
     return spark_grouped(
         [stream],
-        lambda streams, schemas: resolve_filling(streams[0], schemas[0], fill=fill, **settings),
+        lambda streams, schemas: resolve_filling(
+            streams[0], schemas[0], settings, fill=fill, added=added, empty_rows=empty_rows
+        ),
         FillingBucket,
         "filling",
-        settings["options"],
+        settings.options,
         whole=True,
     )
 
@@ -218,12 +227,12 @@ def filled_frame(stream: Stream, imputer: Any, *, empty_rows: bool = False) -> t
     frame, fill = stream.frame, bound(_sampled(imputer, stream), incomplete_model(stream))
     check_filled(arrow_schema(frame.schema), stream)
     if is_around(fill):
-        own: dict[str, Any] = {"on_reject": "collect", "options": Options(), "empty_rows": empty_rows}
-        return filled_around_frame(stream, fill, added=(SAMPLES, WEIGHTS, FILLED_BY), **own), True
+        added = (SAMPLES, WEIGHTS, FILLED_BY)
+        return filled_around_frame(stream, fill, CallSettings(), added=added, empty_rows=empty_rows), True
     refuse_whole(fill, stream.name or "stream")
     shared = shared_fill(fill, frame.sparkSession)
-    added = [T.StructField(name, spark_type(filled_field(name).type)) for name in (SAMPLES, WEIGHTS, FILLED_BY)]
-    schema = T.StructType([*frame.schema.fields, *added])
+    new = [T.StructField(name, spark_type(filled_field(name).type)) for name in (SAMPLES, WEIGHTS, FILLED_BY)]
+    schema = T.StructType([*frame.schema.fields, *new])
     rows = replace(stream, frame=None)
     arrow = arrow_schema(schema)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache, reduce
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
@@ -35,12 +35,18 @@ if TYPE_CHECKING:
 _BEFORE = "rejected before"  # by the calls before
 
 
+class Outputs(NamedTuple):
+    """Where a query writes, each as a user gives it: ("format", {options}), or a function of a batch."""
+
+    sink: Any
+    rejects: Any = None
+    alerts: Sequence[Any] = ()
+
+
 def start(
     result: DataFrame,
-    sink: Any,
-    rejects: Any = None,
+    outputs: Outputs,
     *,
-    alerts: Sequence[Any] = (),
     checkpoint: str,
     partitions: int | None = None,
     drain: bool = False,
@@ -55,14 +61,12 @@ def start(
         )
     if drain and trigger not in (None, {"availableNow": True}):
         raise BadArgument(f"drain=True takes what is available now and ends; it goes with no trigger, not {trigger!r}.")
-    _check_chain(known, rejects, drain=drain)
+    _check_chain(known, outputs.rejects, drain=drain)
     place = Checkpoint(result.sparkSession, checkpoint)
     with writing(f"the checkpoint {checkpoint}"):
         lock = CheckpointLock(place.folder)
     try:
-        query = _started(
-            known, place, (sink, rejects, alerts), partitions, drain=drain, trigger=trigger, max_state=max_state
-        )
+        query = _started(known, place, outputs, partitions, drain=drain, trigger=trigger, max_state=max_state)
     except BaseException:
         lock.release()
         raise
@@ -73,15 +77,15 @@ def start(
 def _started(
     known: SparkResult,
     place: Checkpoint,
-    sinks: tuple[Any, Any, Sequence[Any]],
+    outputs: Outputs,
     partitions: int | None,
     *,
     drain: bool,
     trigger: dict[str, Any] | None,
     max_state: int | None,
 ) -> Query:
-    """The query, over the tiles that its checkpoint has; ``sinks`` are those of answers, rejects and alerts."""
-    sink, rejects, alerts = sinks
+    """The query, over the tiles that its checkpoint has."""
+    sink, rejects, alerts = outputs
     wanted = known.tiling
     if partitions is not None and partitions != wanted.latest.tiles:
         wanted = wanted.over(partitions)

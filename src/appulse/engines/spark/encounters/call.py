@@ -5,10 +5,9 @@ Where there are groups, each is found by one task, in one stage; unless tiles ar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from appulse.engines.encounters.bucket import EncounterBucket
-from appulse.engines.encounters.call import resolve_encounters
 from appulse.engines.spark.encounters.buckets import LegBuckets, RunBuckets, TileBuckets
 from appulse.engines.spark.encounters.tiling import tiling_of
 from appulse.engines.spark.pipeline import Operator, built
@@ -19,7 +18,7 @@ from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.tagged import arrow_schema, result_schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -28,15 +27,6 @@ if TYPE_CHECKING:
     from appulse.engines.options import Options
     from appulse.engines.spark.tiling import Tiling
     from appulse.model.stream import Stream
-
-
-def spark_encounters(streams: Sequence[Stream], settings: Mapping[str, Any]) -> DataFrame:
-    """The encounters of Spark frames, lazily; streaming if they are."""
-
-    def resolve(streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> EncounterCall:
-        return resolve_encounters(streams, schemas, **settings)
-
-    return spark_legs(streams, resolve, settings["options"])
 
 
 def spark_legs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from appulse.engines.join.assign import AssignBucket, AssignCall, resolve_assign
 from appulse.engines.spark.pipeline import Operator, built
@@ -13,20 +13,21 @@ from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.tagged import arrow_schema, result_schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
+    from appulse.engines.join.assign import AssignSettings
     from appulse.engines.spark.tiling import Tiling
     from appulse.model.stream import Stream
 
 
-def spark_assign(streams: Sequence[Stream], settings: Mapping[str, Any]) -> DataFrame:
+def spark_assign(streams: Sequence[Stream], settings: AssignSettings) -> DataFrame:
     """The partners of rows of Spark frames, lazily; streaming if they are."""
     sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
     streams = [with_watermark_delay(stream) for stream in streams]
     schemas = [arrow_schema(frame.schema) for frame in sources.frames]
-    call = sources.chained(resolve_assign(streams, schemas, **settings))
+    call = sources.chained(resolve_assign(streams, schemas, settings))
     answers, rejects = result_schemas(call, streams)
     operator = Operator(
         call,
@@ -37,7 +38,7 @@ def spark_assign(streams: Sequence[Stream], settings: Mapping[str, Any]) -> Data
         rejects=rejects,
         refuses=call.corrected,
     )
-    return remember(built(operator, sources.buckets(settings["options"])))
+    return remember(built(operator, sources.buckets(settings.options)))
 
 
 def block_routing(call: AssignCall, tiling: Tiling) -> ToBlocks:

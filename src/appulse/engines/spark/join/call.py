@@ -7,7 +7,7 @@ their rows and sends them on to the tiles.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
@@ -33,6 +33,9 @@ from appulse.model.uncertainty import names
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import pyarrow as pa
+
+    from appulse.engines.join.call import JoinSettings
     from appulse.engines.options import Options
     from appulse.model.stream import Stream
 
@@ -40,16 +43,26 @@ if TYPE_CHECKING:
 _WHOLE_SAMPLE = 1 << 60
 
 
-def spark_join(
-    streams: Sequence[Stream], *, options: Options, resolved: Callable[..., JoinCall] = resolve, **settings: Any
+def spark_join(streams: Sequence[Stream], settings: JoinSettings) -> DataFrame:
+    """The join of Spark frames, lazily; streaming if its inputs are."""
+
+    def resolved(streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> JoinCall:
+        sampled = None if settings.imputer is None else sampled_imputer(settings.imputer, streams)
+        return resolve(streams, schemas, replace(settings, imputer=sampled))
+
+    return spark_pairs(streams, resolved, settings.options)
+
+
+def spark_pairs(
+    streams: Sequence[Stream],
+    resolve: Callable[[Sequence[Stream], Sequence[pa.Schema]], JoinCall],
+    options: Options,
 ) -> DataFrame:
-    """The join of Spark frames, lazily; streaming if its inputs are. ``resolved`` makes the call."""
+    """The answers of a call over pairs of rows of Spark frames, lazily; ``resolve`` makes it."""
     sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
     streams = [with_watermark_delay(stream) for stream in streams]
     schemas = [arrow_schema(frame.schema) for frame in sources.frames]
-    if settings.get("imputer") is not None:
-        settings["imputer"] = sampled_imputer(settings["imputer"], streams, self_join=settings["self_join"])
-    call = sources.chained(resolved(streams, schemas, options=options, **settings))
+    call = sources.chained(resolve(streams, schemas))
     # Values are seen by workers only, whose warnings few read.
     named = names(call.plan.models[0], call.encodings[0].dimensions or 1)
     if call.plan.earth is None and (hint := degrees_hint(named, call.plan.epsilon)):

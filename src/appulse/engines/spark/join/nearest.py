@@ -10,7 +10,7 @@ from appulse.engines.bucket import fail_if_asked
 from appulse.engines.join.call import to_table
 from appulse.engines.join.nearest import resolve_nearest
 from appulse.engines.spark.inputs import gathered, read
-from appulse.engines.spark.join.call import spark_join
+from appulse.engines.spark.join.call import spark_pairs
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import plain_tiling
@@ -21,23 +21,24 @@ from appulse.operators.nearest_search import NearestTrees
 from appulse.operators.output import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
 
     from appulse.engines.join.call import JoinCall
+    from appulse.engines.join.nearest import NearestSettings
     from appulse.model.stream import Stream
 
 
-def spark_nearest(streams: Sequence[Stream], settings: Mapping[str, Any]) -> DataFrame:
+def spark_nearest(streams: Sequence[Stream], settings: NearestSettings) -> DataFrame:
     """The nearest rows of Spark frames, lazily; streaming if its inputs are."""
     sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
-    if settings["epsilon"] is not None or sources.streaming:
-        return spark_join(streams, resolved=partial(resolve_nearest, whole=False), **settings)
+    if settings.epsilon is not None or sources.streaming:
+        return spark_pairs(streams, partial(resolve_nearest, settings=settings, whole=False), settings.options)
     schemas = [arrow_schema(frame.schema) for frame in sources.frames]
-    call = sources.chained(resolve_nearest(streams, schemas, whole=True, **settings))
+    call = sources.chained(resolve_nearest(streams, schemas, settings, whole=True))
     right = read(sources.frames[1], call.columns_of(1)).toArrow()
     rows, rejected = call.encode(1, right)
     fail_if_asked(call, [rejected])
