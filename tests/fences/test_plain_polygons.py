@@ -16,9 +16,8 @@ from appulse.kernels.region_matches import matches
 from appulse.kernels.regions import first_without_raster
 from appulse.model import regions as model
 from appulse.model.growing_regions import GrowingRegions
-from appulse.model.positions import EARTHS
+from appulse.model.positions import EARTHS, ground_of
 from appulse.model.regions import NO_REGIONS, regions_of
-from appulse.queries.places import NO_EARTH
 from appulse.queries.regions import _exact_readings
 
 # Few places, so that corners meet, lie in a line, and rings touch or cross themselves.
@@ -129,10 +128,8 @@ def test_regions_without_rasters_hold_the_same_places(counts: list[int], seed: i
         lazy.expect(len(at))
         found = []
         for growing in (lazy, whole):
-            search, arrays = growing.search, growing.arrays
-            found.append(
-                matches(search.index, arrays, search.curve, readings, 1.0, Reach(0.0, 0.01), NO_EARTH, False, False)[:2]
-            )
+            near = Reach(0.0, 0.01), ground_of(None), False
+            found.append(matches(growing.arrays, growing.search, readings, 1.0, *near)[:2])
         np.testing.assert_array_equal(found[0], found[1])
     lazy.expect(1 + sum(counts))
     assert first_without_raster(lazy.arrays) == len(lazy)

@@ -18,14 +18,13 @@ from scipy.special import ndtr
 
 from appulse.errors import BadArgument
 from appulse.kernels import region_chances as kernels
-from appulse.kernels.geodesic import Earth
 from appulse.kernels.region_index import candidates
 from appulse.kernels.region_matches import at_most, decided_by
 from appulse.kernels.regions import covers, is_convex
 from appulse.model.covariance import of_ellipses, whitening
 from appulse.model.geometries import geometries_of, with_wkb
 from appulse.model.growing_regions import GrowingRegions
-from appulse.model.positions import EARTHS, degree_scale, metres_of_degrees
+from appulse.model.positions import EARTHS, degree_scale, ground_of, metres_of_degrees
 from appulse.model.regions import NO_REGIONS, regions_of
 from tests.helpers import naive_fences as naive
 
@@ -85,7 +84,7 @@ def test_errors_of_any_covariance_have_the_mass_of_quadrature(
         assert kernels.mass(regions, 0, x, y, *scale[0]) == pytest.approx(expected, abs=1e-9)
     if not on_earth:
         disc = regions_of([shapely.Point(0.3, 0.2)], [radius], earth).arrays
-        found = kernels.chance(disc, 0, np.array([[x, y]]), scale, np.zeros((1, 3)), spread, 0, Earth(1.0, 1.0), False)
+        found = kernels.chance(disc, 0, np.array([[x, y]]), scale, np.zeros((1, 3)), spread, 0, ground_of(None))
         assert found == pytest.approx(naive.disc_mass(x - 0.3, y - 0.2, radius, *naive.ellipse(*spread[0])), abs=1e-9)
 
 
@@ -296,7 +295,7 @@ def test_regions_that_are_added_leave_earlier_ones_as_they_were(counts: list[int
         low, size = chance.uniform(-50, 50, (count, 2)), 2.0 ** chance.uniform(-2, 7, (count, 2))
         growing.add(regions_of(list(shapely.box(*low.T, *(low + size).T)), [None] * count, None).arrays)
         stands = (chance.random(len(growing)) < 0.8).astype(np.uint8)
-        states.append((growing.arrays, growing.search.index._replace(stands=stands)))
+        states.append((growing.arrays, growing.search.grid._replace(stands=stands)))
     for arrays, index in states:
         for _ in range(5):
             low, out = chance.uniform(-60, 60, 2), np.empty(sum(counts) + 1, np.int64)
@@ -324,7 +323,7 @@ def test_sets_of_one_origin_grow_apart(monkeypatch: pytest.MonkeyPatch) -> None:
         for one, other in zip(growing.arrays, _regions([*shapes[:10], *part]), strict=True):
             np.testing.assert_array_equal(one, other)
         out = np.empty(20, np.int64)
-        found = candidates(growing.search.index, growing.arrays, -2.0, -3.0, 4.0, 5.0, out)
+        found = candidates(growing.search.grid, growing.arrays, -2.0, -3.0, 4.0, 5.0, out)
         meets = shapely.intersects(shapely.box(-2.0, -3.0, 4.0, 5.0), [*shapes[:10], *part])
         assert sorted(out[:found].tolist()) == np.flatnonzero(meets).tolist()
     for one, other in zip(given.arrays, before, strict=True):

@@ -170,18 +170,19 @@ class _Series:
         size = len(self.values) + 1
         codes, which = np.unique((far_back * size + far_ahead) * len(sets) + by, return_inverse=True)
         codes, by = np.divmod(codes, len(sets))
-        kinds = np.column_stack([*np.divmod(codes, size), by, by])
-        able = [self._able(holes, columns) for columns in sets]
+        ways = np.column_stack([*np.divmod(codes, size), by, by])
+        able = np.stack([self._able(holes, columns) for columns in sets])
         series = kernels.Series(self.columns, self.time, self.group, self.there, self.known)
-        kernels.find_ways(series, holes, kinds, np.stack(able))
+        kernels.find_ways(series, holes, ways, able)
         # What is learned anywhere is the same for all gaps.
-        kinds[kinds[:, 3] == kernels.ANYWHERE, :2] = 0
-        kinds, same = np.unique(kinds, axis=0, return_inverse=True)
+        ways[ways[:, 3] == kernels.ANYWHERE, :2] = 0
+        ways, same = np.unique(ways, axis=0, return_inverse=True)
         which = same.reshape(-1)[which]
         order = np.argsort(which, kind="stable")
-        first = np.append(0, np.cumsum(np.bincount(which, minlength=len(kinds))))
-        gaps, found = np.column_stack([back, ahead]), np.empty((len(rows), k, len(holes)))
-        kernels.regressed(series, rows, holes, gaps, kinds, np.stack(able), order, first, _PENALTIES, found)
+        first = np.append(0, np.cumsum(np.bincount(which, minlength=len(ways))))
+        missing = kernels.Missing(rows, holes, np.column_stack([back, ahead]))
+        found = np.empty((len(rows), k, len(holes)))
+        kernels.regressed(series, missing, kernels.Kinds(ways, able, order, first), _PENALTIES, found)
         return found
 
     def _able(self, holes: Ints, beside: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -35,6 +35,14 @@ class Routes(NamedTuple):
     altitude: Floats  # (n, 2), or (n, 0)
 
 
+class EarthLegs(NamedTuple):
+    """Legs on an Earth, and the ways they take there."""
+
+    earth: Earth
+    legs: Legs
+    routes: Routes
+
+
 class Errors(NamedTuple):
     """Errors of legs when their readings were taken, and the growth of their variances a microsecond.
 
@@ -72,8 +80,9 @@ def _share(legs: Legs, i: int, time: float) -> float:
 
 
 @exact_kernel
-def _spot(earth: Earth, legs: Legs, routes: Routes, i: int, share: float) -> tuple[float, float, float]:
+def _spot(moving: EarthLegs, i: int, share: float) -> tuple[float, float, float]:
     """Where on the Earth a leg is."""
+    earth, legs, routes = moving
     if share <= 0.0:
         return legs.at[i, 0], legs.at[i, 1], legs.at[i, 2]
     if share >= 1.0:
@@ -84,14 +93,15 @@ def _spot(earth: Earth, legs: Legs, routes: Routes, i: int, share: float) -> tup
 
 @exact_kernel
 def _relative(
-    earth: Earth, legs: Legs, routes: Routes, i: int, j: int, first: float, last: float, path: Floats, spots: Floats
+    moving: EarthLegs, i: int, j: int, first: float, last: float, path: Floats, spots: Floats
 ) -> tuple[float, float, float]:
     """The path (2, d) of one mean as seen from the other's from ``first`` to ``last``: in a plane, and in altitude.
 
     Returns where the plane touches the Earth. ``spots`` (4, 3) is room.
     """
+    earth, legs, routes = moving
     for e, leg, time in ((0, i, first), (1, j, first), (2, i, last), (3, j, last)):
-        spots[e, 0], spots[e, 1], spots[e, 2] = _spot(earth, legs, routes, leg, _share(legs, leg, time))
+        spots[e, 0], spots[e, 1], spots[e, 2] = _spot(moving, leg, _share(legs, leg, time))
     x, y, z = 0.0, 0.0, 0.0
     for e in range(4):
         x, y, z = x + spots[e, 0], y + spots[e, 1], z + spots[e, 2]
@@ -161,10 +171,9 @@ def _far(legs: Legs, i: int, j: int, epsilon: float, first: int, last: int, room
 
 
 @kernel
-def earth_meetings(
-    earth: Earth, legs: Legs, routes: Routes, errors: Errors, pairs: RowPairs, wanted: Wanted, found: Meetings
-) -> None:
+def earth_meetings(moving: EarthLegs, errors: Errors, pairs: RowPairs, wanted: Wanted, found: Meetings) -> None:
     """Overlap, closest approach and probability of each pair; NaN where that is below the threshold for sure."""
+    earth, legs, routes = moving
     d = 2 + min(1, routes.altitude.shape[1])
     path, spots, epsilon = np.empty((2, d)), np.empty((4, 3)), np.empty(wanted.near.epsilon.shape[0])
     begin, end = path[0], path[1]
@@ -180,7 +189,7 @@ def earth_meetings(
         time = float(first)
         while True:
             until = _next_cut(legs, routes, j, time, _next_cut(legs, routes, i, time, float(last)))
-            touch = _relative(earth, legs, routes, i, j, time, until, path, spots)
+            touch = _relative(moving, i, j, time, until, path, spots)
             distance, at = segment_distance(begin, end)
             moment = time + at * (until - time)
             if distance < found.distance[p]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from appulse.kernels.jit import exact_kernel, inlined_kernel
-from appulse.kernels.near_regions import Curve, Reach, Readings, nearby
+from appulse.kernels.near_regions import Reach, Readings, Search, nearby
 from appulse.kernels.region_matches import at_most, decided_by, next_readings, place_chance
 from appulse.kernels.regions import is_convex
 
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Floats, Ints
-    from appulse.kernels.geodesic import Earth
-    from appulse.kernels.region_index import RegionIndex
-    from appulse.kernels.regions import Regions
+    from appulse.kernels.regions import Ground, Regions
 
 ENTER, DWELL, EXIT = 0, 1, 2
 # So many deviations from the boundary Pr{inside} is 1 to 1e-9, which is what it is exact to.
@@ -118,16 +116,14 @@ def _holds(terms: Terms, fence: int, row: int, time: int) -> bool:
 
 @exact_kernel
 def watch(
-    index: RegionIndex,
     regions: Regions,
-    curve: Curve,
+    search: Search,
     readings: Readings,
     rows: Ints,
     visits: Visits,
     rules: Rules,
     terms: Terms,
-    earth: Earth,
-    on_earth: bool,
+    ground: Ground,
 ) -> tuple[Events, Ints, Floats]:
     """What happened, and the visits that go on, as `Visits`. A visit to a fence that holds no longer is forgotten.
 
@@ -138,7 +134,7 @@ def watch(
     events = 0
     kept, highest, going = np.empty((64, 7), np.int64), np.empty((64, 2)), 0
     own, best, inside = np.empty((8, 7), np.int64), np.empty((8, 2)), 0
-    near, begin, upto = nearby(index, regions, curve, readings, 0, 0, rules.reach, earth, on_earth), 0, 0
+    near, begin, upto = nearby(regions, search, readings, 0, 0, rules.reach, ground), 0, 0
     # Of each fence the last reading that it is near to, counted from 1, and where that stands; 0 once dealt with.
     mark, where = np.zeros(regions.radius.shape[0], np.int64), np.empty(regions.radius.shape[0], np.int64)
     n, limited = readings.thing.shape[0], terms.ends.shape[0] > 0
@@ -159,7 +155,7 @@ def watch(
             time = rules.now if at_end else readings.time[r]
             if not at_end and r == upto:
                 begin, upto = r, min(n, r + next_readings(n, r - begin, near))
-                near = nearby(index, regions, curve, readings, begin, upto, rules.reach, earth, on_earth)
+                near = nearby(regions, search, readings, begin, upto, rules.reach, ground)
             first, last, exact, exists = 0, 0, False, 0.0
             if not at_end:
                 first = near.begin[r - begin]
@@ -199,14 +195,14 @@ def watch(
                     mark[fence] = 0
                     higher = rules.highest and decided != 0 and best[k, 0] < bound * exists
                     if decided < 0 or (higher and p < 0.0):
-                        p = place_chance(regions, fence, readings, r, earth, on_earth, on_earth)
+                        p = place_chance(regions, fence, readings, r, ground, ground.on_earth)
                     if decided < 0:
                         decided = 1 if p >= rules.leave else 0
                     stays = decided == 1 or rules.leave <= 0.0
                     # A dwell reports the probability of the last reading before it, perhaps in a later call.
                     ahead = r + 1 < n and readings.thing[r + 1] == thing and readings.time[r + 1] < due
                     if p < 0.0 and not rules.highest and (not stays or (waits and not ahead)):
-                        p = place_chance(regions, fence, readings, r, earth, on_earth, on_earth)
+                        p = place_chance(regions, fence, readings, r, ground, ground.on_earth)
                     own[k, 6] = rows[r]
                     if not stays:
                         _record(happened, events, own, best, k, EXIT, time, p)
@@ -235,7 +231,7 @@ def watch(
                 if decided == 0:
                     continue
                 sure = exact or near.free[at] >= _SURE
-                p = exists if sure else place_chance(regions, fence, readings, r, earth, on_earth, on_earth)
+                p = exists if sure else place_chance(regions, fence, readings, r, ground, ground.on_earth)
                 if p < rules.enter and decided < 0:
                     continue
                 if inside == own.shape[0]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Floats, Ints
-    from appulse.kernels.geodesic import Earth
+    from appulse.kernels.regions import Ground
 
 #: Readings of a group.
 GROUP = 32
@@ -98,6 +98,13 @@ class Group(NamedTuple):
     box: Floats
 
 
+class Search(NamedTuple):
+    """What finds the regions near readings."""
+
+    grid: RegionIndex
+    curve: Curve
+
+
 @exact_kernel
 def tallness(scale: Floats) -> float:
     """The deviation of y, by what makes errors independent."""
@@ -153,20 +160,12 @@ def _spread(value: int) -> int:
 
 @exact_kernel
 def nearby(
-    index: RegionIndex,
-    regions: Regions,
-    curve: Curve,
-    readings: Readings,
-    first: int,
-    last: int,
-    reach: Reach,
-    earth: Earth,
-    on_earth: bool,
+    regions: Regions, search: Search, readings: Readings, first: int, last: int, reach: Reach, ground: Ground
 ) -> Near:
     """The regions near readings ``first`` to ``last``, at most 2^20."""
-    n = last - first
+    index, curve, n = search.grid, search.curve, last - first
     begin, count, code = np.zeros(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    _codes(curve, readings, first, reach.box, on_earth, code, count)
+    _codes(curve, readings, first, reach.box, ground.on_earth, code, count)
     code, order = packed_order(code, 2 * _BITS + 2, _BITS)
     region, free, total = np.empty(8 * n + 64, np.int32), np.empty(8 * n + 64), 0
     group = _room()
@@ -197,7 +196,7 @@ def nearby(
             if bits and not math.isnan(regions.radius[i]):
                 margins[c] = np.nan
                 if exact:
-                    bits = _in_disc(regions, i, readings, first, rows, bits, earth, on_earth)
+                    bits = _in_disc(regions, i, readings, first, rows, bits, ground)
             elif bits and exact:
                 bits = _inside(regions, i, group, bits)
             elif bits:
@@ -299,7 +298,7 @@ def _within(regions: Regions, i: int, group: Group, reach: float) -> np.uint32:
 
 @exact_kernel
 def _in_disc(
-    regions: Regions, i: int, readings: Readings, first: int, rows: Ints, bits: np.uint32, earth: Earth, on_earth: bool
+    regions: Regions, i: int, readings: Readings, first: int, rows: Ints, bits: np.uint32, ground: Ground
 ) -> np.uint32:
     """Those bits of a group whose places lie in a disc."""
     left = bits
@@ -307,7 +306,7 @@ def _in_disc(
         f = lowest(left)
         r, bit = first + rows[f], np.uint32(1) << np.uint32(f)
         at, scale, place, spread = readings.at, readings.scale, readings.place, readings.spread
-        if chance(regions, i, at, scale, place, spread, r, earth, on_earth) == 0.0:
+        if chance(regions, i, at, scale, place, spread, r, ground) == 0.0:
             bits &= ~bit
         left &= ~bit
     return bits

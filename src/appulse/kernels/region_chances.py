@@ -27,8 +27,7 @@ from appulse.kernels.simd import fma
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
-    from appulse.kernels.geodesic import Earth
-    from appulse.kernels.regions import Regions
+    from appulse.kernels.regions import Ground, Regions
 
 # So many deviations away exp(-r^2 / 2) is below 3e-11, and taken for 0.
 _FAR2 = 49.0
@@ -177,15 +176,7 @@ def mass(regions: Regions, i: int, x: float, y: float, across: float, along: flo
 
 @exact_kernel
 def chance(
-    regions: Regions,
-    i: int,
-    at: Floats,
-    scale: Floats,
-    place: Floats,
-    spread: Floats,
-    r: int,
-    earth: Earth,
-    on_earth: bool,
+    regions: Regions, i: int, at: Floats, scale: Floats, place: Floats, spread: Floats, r: int, ground: Ground
 ) -> float:
     """Pr{inside} of row r: where it lies, and its errors, as of `Readings`."""
     x, y, across = at[r, 0], at[r, 1], scale[r, 0]
@@ -194,8 +185,8 @@ def chance(
             return 1.0 if covers(regions, i, x, y) else 0.0
         return mass(regions, i, x, y, across, scale[r, 1], scale[r, 2])
     cx, cy, cz, radius = regions.centre[i, 0], regions.centre[i, 1], regions.centre[i, 2], regions.radius[i]
-    if on_earth:
-        distance = geodesic(earth, place[r, 0], place[r, 1], place[r, 2], cx, cy, cz)
+    if ground.on_earth:
+        distance = geodesic(ground.earth, place[r, 0], place[r, 1], place[r, 2], cx, cy, cz)
     else:
         distance = math.hypot(x - cx, y - cy)
     if across == np.inf:
@@ -203,25 +194,17 @@ def chance(
     if spread.shape[1] < 3:
         return ball_probability(distance, spread[r, 0], radius, 2)
     xx, xy, yy = spread[r, 0], spread[r, 1], spread[r, 2]
-    if not on_earth:
+    if not ground.on_earth:
         return plane_probability(x - cx, y - cy, xx, xy, yy, radius)
-    east, north = heading(earth, place[r, 0], place[r, 1], place[r, 2], cx, cy, cz)
+    east, north = heading(ground.earth, place[r, 0], place[r, 1], place[r, 2], cx, cy, cz)
     xx, xy, yy = turned_axes(xx, xy, yy, east, north)
     return plane_probability(distance, 0.0, xx, xy, yy, radius)
 
 
 @exact_kernel
 def chances(
-    regions: Regions,
-    ids: Ints,
-    at: Floats,
-    scale: Floats,
-    place: Floats,
-    spread: Floats,
-    earth: Earth,
-    on_earth: bool,
-    out: Floats,
+    regions: Regions, ids: Ints, at: Floats, scale: Floats, place: Floats, spread: Floats, ground: Ground, out: Floats
 ) -> None:
     """`chance` of each row in its region ``ids``."""
     for k in range(ids.shape[0]):
-        out[k] = chance(regions, ids[k], at, scale, place, spread, k, earth, on_earth)
+        out[k] = chance(regions, ids[k], at, scale, place, spread, k, ground)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from appulse.kernels.jit import exact_kernel, inlined_kernel
-from appulse.kernels.near_regions import TAIL, Curve, Near, Reach, Readings, nearby
+from appulse.kernels.near_regions import TAIL, Near, Reach, Readings, Search, nearby
 from appulse.kernels.region_chances import chance, mass
 from appulse.kernels.regions import is_convex
 
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Floats
-    from appulse.kernels.geodesic import Earth
-    from appulse.kernels.region_index import RegionIndex
-    from appulse.kernels.regions import Regions
+    from appulse.kernels.regions import Ground, Regions
 
 # Readings that are held against regions at once: at first, at most, and for how many matches there is room.
 _FEW, _MANY, _ROOM = 1 << 13, 1 << 20, 1 << 23
@@ -28,14 +26,12 @@ _HALF = math.sqrt(0.5)
 
 
 @exact_kernel
-def place_chance(
-    regions: Regions, fence: int, readings: Readings, r: int, earth: Earth, on_earth: bool, turns: bool
-) -> float:
+def place_chance(regions: Regions, fence: int, readings: Readings, r: int, ground: Ground, turns: bool) -> float:
     """Pr{inside} of a reading; with ``turns`` also of its copies beyond the 180th meridian."""
     at, scale = readings.at, readings.scale
     across = scale[r, 0]
     if across == np.inf or not math.isnan(regions.radius[fence]):
-        total = chance(regions, fence, at, scale, readings.place, readings.spread, r, earth, on_earth)
+        total = chance(regions, fence, at, scale, readings.place, readings.spread, r, ground)
         return float(total * readings.exists[r])
     x, y, along, tilt = at[r, 0], at[r, 1], scale[r, 1], scale[r, 2]
     total = mass(regions, fence, x, y, across, along, tilt)
@@ -77,15 +73,7 @@ def next_readings(n: int, before: int, near: Near) -> int:
 
 @exact_kernel
 def matches(
-    index: RegionIndex,
-    regions: Regions,
-    curve: Curve,
-    readings: Readings,
-    least: float,
-    reach: Reach,
-    earth: Earth,
-    on_earth: bool,
-    turns: bool,
+    regions: Regions, search: Search, readings: Readings, least: float, reach: Reach, ground: Ground, turns: bool
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats]:
     """Readings, regions each lies in with a probability above 0 and of ``least`` or more, and that, by reading.
 
@@ -94,10 +82,10 @@ def matches(
     n, begin, upto, found = readings.at.shape[0], 0, 0, 0
     room = 64 + min(_MANY, 2 * n)
     row, region, probability = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room)
-    near = nearby(index, regions, curve, readings, 0, 0, reach, earth, on_earth)
+    near = nearby(regions, search, readings, 0, 0, reach, ground)
     while upto < n:
         begin, upto = upto, min(n, upto + next_readings(n, upto - begin, near))
-        near = nearby(index, regions, curve, readings, begin, upto, reach, earth, on_earth)
+        near = nearby(regions, search, readings, begin, upto, reach, ground)
         while found + near.region.shape[0] > row.shape[0]:
             row, region = np.concatenate((row, row)), np.concatenate((region, region))
             probability = np.concatenate((probability, probability))
@@ -114,7 +102,7 @@ def matches(
             elif decided_by(near.free[at], reach.free, is_convex(regions, i), exists, least) == 0:
                 near.free[at] = 0.0
             else:
-                near.free[at] = place_chance(regions, i, readings, r, earth, on_earth, turns)
+                near.free[at] = place_chance(regions, i, readings, r, ground, turns)
         for k in range(upto - begin):
             for at in range(near.begin[k], near.begin[k] + near.many[k]):
                 p = near.free[at]

@@ -14,6 +14,7 @@ from appulse.kernels.jit import exact_kernel, inlined_kernel
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Hashes, Ints
+    from appulse.kernels.geodesic import Earth
 
 # Cells of a raster along each dimension.
 CELLS = 16
@@ -23,6 +24,13 @@ RASTER = 9
 BLOCK = 16
 # Above this times its largest product, the sign of an orientation is that of its rounded value (Shewchuk 1997).
 SURE = 3.4e-16
+
+
+class Ground(NamedTuple):
+    """What regions and places lie on: an Earth, coordinates then are longitudes and latitudes, or a plane."""
+
+    earth: Earth
+    on_earth: bool
 
 
 class Regions(NamedTuple):

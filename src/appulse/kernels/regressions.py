@@ -37,6 +37,29 @@ class Series(NamedTuple):
     known: Flags
 
 
+class Missing(NamedTuple):
+    """Rows that lack the same columns: ``holes``, and how many rows before and after the neighbours of each are.
+
+    ``gaps`` is (rows, 2 * holes), those before first.
+    """
+
+    rows: Ints
+    holes: Ints
+    gaps: Ints
+
+
+class Kinds(NamedTuple):
+    """Rows by what they are filled by: of kind i they are ``order[first[i] : first[i + 1]]``, and its way ``ways[i]``.
+
+    A way is gaps, before and after; which of the ``sets`` of columns is looked at; and `BY_LINES` or another.
+    """
+
+    ways: Ints
+    sets: Flags
+    order: Ints
+    first: Ints
+
+
 @exact_kernel
 def with_neighbours(there: Flags, group: Ints, holes: Ints, back: Ints, ahead: Ints, at: Ints) -> Ints:
     """Of rows ``at`` those with values ``back[i]`` rows before and ``ahead[i]`` after, in their group, of each hole."""
@@ -228,32 +251,31 @@ def to_learn_from(series: Series, holes: Ints, kind: Ints, able: Flags) -> tuple
 
 
 @exact_kernel
-def find_ways(series: Series, holes: Ints, kinds: Ints, sets: Flags) -> None:
-    """Write into ``kinds`` (kinds, 4) what rows of each kind are filled by, for `regressed`.
+def find_ways(series: Series, holes: Ints, ways: Ints, sets: Flags) -> None:
+    """Write into ``ways`` (kinds, 4) what rows of each kind are filled by, as `Kinds` has them.
 
-    They are gaps, before and after; which of the ``sets`` of columns is looked at, the first one in place of those that
-    too few rows have; and the way.
+    The first of the ``sets`` takes the place of those that too few rows have.
     """
     m, anywhere = len(holes), np.zeros(4, np.int64)
-    for i in range(len(kinds)):
+    for i in range(len(ways)):
         while True:
-            by = kinds[i, 2]
-            known, seen = to_learn_from(series, holes, kinds[i], sets[by])
-            kinds[i, 3] = BY_LINES
+            by = ways[i, 2]
+            known, seen = to_learn_from(series, holes, ways[i], sets[by])
+            ways[i, 3] = BY_LINES
             if len(known) < ROWS_EACH * (2 * len(seen) + m) + LEAST_ROWS and len(series.group) > _SMALL:
                 every, of_all = to_learn_from(series, holes, anywhere, sets[by])
                 fit = len(every) >= SCANT * len(of_all)
                 enough = len(of_all) > 0 and len(every) >= ROWS_EACH * len(of_all) + LEAST_ROWS
                 if len(known) < LEAST_ROWS or enough:
-                    kinds[i, 3] = ANYWHERE
+                    ways[i, 3] = ANYWHERE
                     if by > 0 and (len(every) == 0 or not fit):
-                        kinds[i, 2] = 0
+                        ways[i, 2] = 0
                         continue
                     break
-                kinds[i, 3], seen = BY_LINES_ALONE, seen[:0]
+                ways[i, 3], seen = BY_LINES_ALONE, seen[:0]
             if by == 0 or len(known) >= SCANT * (2 * len(seen) + m):
                 break
-            kinds[i, 2] = 0
+            ways[i, 2] = 0
 
 
 @exact_kernel
@@ -266,28 +288,18 @@ def _as_they_are(columns: Floats, at: Ints, seen: Ints) -> Floats:
 
 
 @exact_kernel
-def regressed(
-    series: Series,
-    rows: Ints,
-    holes: Ints,
-    gaps: Ints,
-    kinds: Ints,
-    sets: Flags,
-    order: Ints,
-    first: Ints,
-    penalties: Floats,
-    found: Floats,
-) -> None:
-    """Fill ``holes`` of ``rows`` into ``found`` (rows, k, holes), by regressions on how columns are off their lines.
+def regressed(series: Series, missing: Missing, kinds: Kinds, penalties: Floats, found: Floats) -> None:
+    """Fill holes into ``found`` (rows, k, holes), by regressions on how columns are off their lines.
 
-    ``gaps`` (rows, 2 * holes) are how many rows before and after the neighbours are. Rows of one of the ``kinds`` of
-    `find_ways` are ``order[first[i] : first[i + 1]]``: the regression is learned once. Predicted are values
-    `ANYWHERE`, else how far they are off lines; with errors of the most similar rows, every third by the first hole.
+    Each kind is learned once. Predicted are values `ANYWHERE`, else how far they are off lines; with errors of the most
+    similar rows, every third by the first hole.
     """
+    rows, holes, gaps = missing
+    ways, sets, order, first = kinds
     m, k = len(holes), found.shape[1]
-    for i in range(len(kinds)):
-        own, way = order[first[i] : first[i + 1]], kinds[i, 3]
-        known, seen = to_learn_from(series, holes, kinds[i], sets[kinds[i, 2]])
+    for i in range(len(ways)):
+        own, way = order[first[i] : first[i + 1]], ways[i, 3]
+        known, seen = to_learn_from(series, holes, ways[i], sets[ways[i, 2]])
         n, at = len(known), rows[own]
         learned, through = np.zeros((n, m)), np.full((len(own), m), 0.0 if n else np.nan)
         if way == ANYWHERE:
@@ -297,7 +309,7 @@ def regressed(
             seen = seen[: 0 if way == BY_LINES_ALONE else len(seen)]
             p = 2 * len(seen) + m
             same = np.empty((2, n, m), np.int64)
-            same[0], same[1] = kinds[i, 0], kinds[i, 1]
+            same[0], same[1] = ways[i, 0], ways[i, 1]
             before, after = gaps[own][:, :m].copy(), gaps[own][:, m:].copy()
             through, asked = features(series.columns, series.time, at, holes, seen, before, after)
             learned, given = features(series.columns, series.time, known, holes, seen, same[0], same[1])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from appulse.kernels.near_regions import Curve, curve_of
+from appulse.kernels.near_regions import Search, curve_of
 from appulse.kernels.region_index import RegionIndex, cells_of, count_levels, enter
 from appulse.kernels.regions import Regions, first_without_raster, rasterise
 
@@ -19,14 +18,6 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=np.generic)
 # A region is in so many cells at most.
 _MOST_CELLS = 4
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Search:
-    """What finds the regions near readings."""
-
-    index: RegionIndex
-    curve: Curve
 
 
 def search_of(regions: Regions) -> Search:
@@ -85,7 +76,7 @@ class GrowingRegions:
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(one.nbytes for one in (*self.arrays, *(self._search.index if self._search else ())))
+        return sum(one.nbytes for one in (*self.arrays, *(self._search.grid if self._search else ())))
 
     @property
     def arrays(self) -> Regions:
@@ -137,7 +128,7 @@ class GrowingRegions:
 
     def _with_newer(self, search: Search, first: int) -> Search | None:
         """What finds those from ``first`` on, too; None where there are so many that it is to be made anew."""
-        index, arrays, level = search.index, self.arrays, self._level.values
+        index, arrays, level = search.grid, self.arrays, self._level.values
         hashes, owners = _cells(arrays.box, level, first)
         entries = self._entries + len(hashes)
         if entries > len(index.entries) or len(level) > len(index.before):

@@ -9,6 +9,7 @@ import numpy as np
 
 from appulse.errors import BadArgument
 from appulse.kernels.geodesic import Earth, to_centred
+from appulse.kernels.regions import Ground
 from appulse.model import defects as why
 from appulse.model.columns import floats
 from appulse.model.covariance import checked_deviations, checked_ellipses, whitening
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from appulse.model.defects import Defects
     from appulse.model.uncertainty import Model
 
+_NO_EARTH = Earth(1.0, 1.0)  # what kernels are given in a plane
 _A, _FLATTENING = 6_378_137.0, 1.0 / 298.257223563
 _RADIUS = 6_371_008.8
 # Of a sphere on which an arc is as long as its angle in arc seconds.
@@ -32,6 +34,11 @@ EARTHS = {
     "sphere": Earth(_RADIUS, _RADIUS),
     "sky": Earth(_SKY, _SKY),
 }
+
+
+def ground_of(earth: Earth | None) -> Ground:
+    """What regions lie on: an Earth, or None for a plane."""
+    return Ground(earth or _NO_EARTH, earth is not None)
 
 
 def earth_of(models: Sequence[Model]) -> Earth | None:

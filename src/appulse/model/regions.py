@@ -14,7 +14,7 @@ from appulse.kernels.plain_polygons import boxes_of, read_corners, ring_ends, st
 from appulse.kernels.regions import RASTER, Regions, rasterise
 from appulse.model.batch import Batch, Ragged
 from appulse.model.geometries import REGION, cut, read, shapely_module, troubles, widened
-from appulse.model.growing_regions import GrowingRegions, Search, search_of
+from appulse.model.growing_regions import GrowingRegions, search_of
 from appulse.model.meaning import digest_of
 from appulse.model.positions import centred, metres_of_degrees
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.geodesic import Earth
+    from appulse.kernels.near_regions import Search
 
 #: Columns of a frame of fences.
 QUERY, RADIUS = "query", "radius"

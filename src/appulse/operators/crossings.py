@@ -110,7 +110,7 @@ class Crossings:
             first, last = np.cumsum(parts) - parts, np.cumsum(parts) - 1
             whole = self._ways(at[first], to[last], scale, unit[first], legs.rows.mass)
         reach = math.sqrt(max(0.0, -2.0 * math.log(least)))
-        pairs, figures = kernels.cross(self._regions.search.index, self._regions.arrays, pieces, reach, least)
+        pairs, figures = kernels.cross(self._regions.search.grid, self._regions.arrays, pieces, reach, least)
         leg, fence = owner[pairs[:, 0]], pairs[:, 1]
         # Of several pieces of a leg, or of a region that is cut, the one that is likeliest counts.
         order = np.lexsort((-figures[:, 0], fence, leg))

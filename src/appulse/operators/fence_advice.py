@@ -14,8 +14,8 @@ import numpy as np
 from appulse.kernels import fences as kernels
 from appulse.kernels.likely_tracks import Motion, compare_visits, draw_tracks
 from appulse.model.covariance import unwhitening, whitening
-from appulse.model.positions import centred
-from appulse.operators.fences import NO_EARTH, NO_TERMS, FencePlan, readings_of
+from appulse.model.positions import centred, ground_of
+from appulse.operators.fences import NO_TERMS, FencePlan, readings_of
 from appulse.operators.legs import things
 
 if TYPE_CHECKING:
@@ -162,10 +162,8 @@ def _visits(
     last = int(readings.time.max(initial=0))
     rules = kernels.Rules(enter, leave, -1, plan.reach, False, last, True)  # noqa: FBT003
     none = kernels.Visits(np.empty((0, 7), np.int64), np.empty((0, 2)))
-    arrays, index, curve = regions.arrays, regions.search.index, regions.search.curve
-    around = earth or NO_EARTH, earth is not None
-    rows = np.arange(len(readings.thing))
-    found, kept, _ = kernels.watch(index, arrays, curve, readings, rows, none, rules, NO_TERMS, *around)
+    rows, ground = np.arange(len(readings.thing)), ground_of(earth)
+    found, kept, _ = kernels.watch(regions.arrays, regions.search, readings, rows, none, rules, NO_TERMS, ground)
     row, fence, kind, _ = found.which.T
     over = np.column_stack([readings.thing[row], fence, found.when[:, ::-1]])[kind == kernels.EXIT]
     going = np.column_stack([kept[:, :3], np.full(len(kept), last + 1)])

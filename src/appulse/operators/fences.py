@@ -15,9 +15,9 @@ from scipy.special import ndtri
 
 from appulse.kernels import fences as kernels
 from appulse.kernels.cells import packed_order
-from appulse.kernels.geodesic import Earth
 from appulse.kernels.near_regions import TAIL, Reach, Readings
 from appulse.model.batch import Batch, Ragged
+from appulse.model.positions import ground_of
 from appulse.model.strings import Bytes, Labels
 from appulse.operators.crossings import Crossings, placed, stays_of
 from appulse.operators.legs import split_keys, things
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.geodesic import Earth
     from appulse.model.motion import Straight
     from appulse.model.objects import Objects
     from appulse.model.regions import RegionSet
 
-#: What kernels are given in a plane, and of fences that hold at all times and for all readings.
-NO_EARTH = Earth(1.0, 1.0)
 _NONE = np.empty(0, np.int64)
+#: Those of fences that hold at all times and for all readings.
 NO_TERMS = kernels.Terms(_NONE, _NONE, _NONE, _NONE)
 _FOREVER, _WORD = np.iinfo(np.int64).max, 63
 # Readings of a part: groups of neighbours among fewer share less.
@@ -225,16 +225,13 @@ class Fences:
         terms: kernels.Terms,
     ) -> tuple[kernels.Events, NDArray[np.int64], NDArray[np.float64]]:
         """`appulse.kernels.fences.watch` by several threads: things have nothing to do with each other."""
-        earth, search = self.plan.earth, self.regions.search
-        around = earth or NO_EARTH, earth is not None
+        regions, ground = self.regions, ground_of(self.plan.earth)
 
         def watch(part: tuple[slice, slice]) -> tuple[kernels.Events, NDArray[np.int64], NDArray[np.float64]]:
             own, going = part
             some: Any = [column[own] for column in readings]
             held = kernels.Visits(visits.whole[going], visits.real[going])
-            return kernels.watch(
-                search.index, self.regions.arrays, search.curve, Readings(*some), rows[own], held, rules, terms, *around
-            )
+            return kernels.watch(regions.arrays, regions.search, Readings(*some), rows[own], held, rules, terms, ground)
 
         n, threads = len(rows), self.workers.threads
         many = 1 if threads == 1 else max(1, min(_PARTS * threads, n // _PART))

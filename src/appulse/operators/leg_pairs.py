@@ -279,10 +279,11 @@ class LegPairs:
             steep.append(np.square(above[:, 0]) if above.shape[1] else np.zeros(len(legs)))
         climbs = plan.vertical is None
         errors = earth_legs.Errors(_spreads(flat, 2), np.concatenate(steep), self._growth[swept.side], climbs)
-        wanted, swept = earth_legs.Wanted(plan.near(2 + high), plan.threshold), swept._replace(at=at, to=to)
+        wanted = earth_legs.Wanted(plan.near(2 + high), plan.threshold)
+        moving = earth_legs.EarthLegs(earth, swept._replace(at=at, to=to), taken)
 
         def decide(pairs: RowPairs, found: kernels.Meetings) -> None:
-            earth_legs.earth_meetings(earth, swept, taken, errors, pairs, wanted, found)
+            earth_legs.earth_meetings(moving, errors, pairs, wanted, found)
 
         return decide
 

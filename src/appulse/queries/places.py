@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.geodesic import Earth
 from appulse.kernels.region_chances import chances
 from appulse.model.covariance import whitening
-from appulse.model.positions import EARTHS, centred
+from appulse.model.positions import EARTHS, centred, ground_of
 from appulse.model.regions import Regions, regions_of
 from appulse.model.uncertainty import Position, names
 from appulse.queries.columns import Values
@@ -20,14 +19,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.geodesic import Earth
     from appulse.model.regions import RegionSet
     from appulse.model.uncertainty import Model
 
 #: The axes of a row's place: x and y, or longitude and latitude.
 PLACE_X, PLACE_Y = "\0x", "\0y"
 _PLANE = 2
-#: What kernels are given in a plane.
-NO_EARTH = Earth(1.0, 1.0)
 _KEPT = 4096  # regions of conditions that are asked row by row
 
 
@@ -96,5 +94,5 @@ def mass(
     """Pr{inside} of places with normal errors, pair by pair; ``scale`` and ``spread`` as of `Readings`."""
     place = np.zeros((len(at), 3)) if earth is None else centred(at[:, 1], at[:, 0], earth)
     out = np.empty(len(at))
-    chances(regions, ids, at, scale, place, spread, earth or NO_EARTH, earth is not None, out)
+    chances(regions, ids, at, scale, place, spread, ground_of(earth), out)
     return out

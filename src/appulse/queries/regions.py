@@ -12,11 +12,11 @@ from appulse.kernels.region_matches import matches
 from appulse.model.batch import Batch
 from appulse.model.covariance import whitening
 from appulse.model.growing_regions import GrowingRegions
-from appulse.model.positions import EARTHS, centred
+from appulse.model.positions import EARTHS, centred, ground_of
 from appulse.model.regions import NO_REGIONS, regions_of, taken
 from appulse.queries.index import MOST, NULL
 from appulse.queries.keys import double_keys
-from appulse.queries.places import NO_EARTH, PLACE_X, PLACE_Y, membership
+from appulse.queries.places import PLACE_X, PLACE_Y, membership
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,10 +140,9 @@ class QueryRegions:
         """
         asked = -1.0 if least is None else least
         free = 0.0 if least is None or not 0.0 < least < 1.0 else np.sqrt(-2.0 * np.log(least))
-        given = asked, Reach(reach, min(reach, free) + 0.01), self.earth or NO_EARTH, self.earth is not None, turns
         self._held.expect(len(readings.at))
-        search = self._held.search
-        row, region, probability = matches(search.index, self.arrays, search.curve, readings, *given)
+        around, ground = Reach(reach, min(reach, free) + 0.01), ground_of(self.earth)
+        row, region, probability = matches(self.arrays, self._held.search, readings, asked, around, ground, turns)
         return Found(row, self._slots[region], probability)
 
     def hold(self, slots: NDArray[np.int32], rows_of: Rows, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -168,9 +167,8 @@ class QueryRegions:
 
 def covered_rows(regions: RegionSet, at: NDArray[np.float64], earth: Earth | None) -> NDArray[np.int32]:
     """The exact places (n, 2) that some region covers, once for each."""
-    search, on_earth, turns = regions.search, earth is not None, False
-    given = 1.0, Reach(0.0, 0.01), earth or NO_EARTH, on_earth, turns
-    return matches(search.index, regions.arrays, search.curve, _exact_readings(at, earth), *given)[0]
+    readings, turns = _exact_readings(at, earth), False
+    return matches(regions.arrays, regions.search, readings, 1.0, Reach(0.0, 0.01), ground_of(earth), turns)[0]
 
 
 def _exact_readings(at: NDArray[np.float64], earth: Earth | None) -> Readings:

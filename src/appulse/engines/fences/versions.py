@@ -80,7 +80,7 @@ class FenceVersion:
         """What the operator is given."""
         search = self.store.regions.search
         regions = RegionSet(self.store.regions.arrays, np.arange(len(self.stands)))
-        regions.found_by = replace(search, index=search.index._replace(stands=self.stands))
+        regions.found_by = search._replace(grid=search.grid._replace(stands=self.stands))
         return Standing(regions, self.number, self.stands, self.known, None if self.terms is None else self.terms.terms)
 
     def expect(self, readings: int) -> None:
