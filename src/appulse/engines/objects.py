@@ -83,6 +83,22 @@ class ObjectsCall(Call[Objects]):
         )
 
 
+class ThingsCall(ObjectsCall):
+    """A call over one stream, whose things are apart."""
+
+    encoding: Encoding
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """The one stream's."""
+        return (self.encoding,)
+
+    @property
+    def grouped(self) -> bool:
+        """Things are apart."""
+        return True
+
+
 class ObjectsBucket(Bucket[Objects]):
     """A bucket of objects."""
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from appulse.engines.carrying import carried_by, carried_of
 from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream, of_types
-from appulse.engines.objects import ObjectsCall
+from appulse.engines.objects import ThingsCall
 from appulse.engines.schemas import column_type, encoding_of
 from appulse.engines.waiting import TickBucket
 from appulse.errors import BadArgument
@@ -50,22 +50,12 @@ _SHOWN = f'"{_VALUES}": [^,}}]*(, )?'
 
 
 @dataclass(frozen=True)
-class SurvivingCall(ObjectsCall):
+class SurvivingCall(ThingsCall):
     """A checked call without its frame: travels to workers. ``values`` are the columns that rows are compared by."""
 
     encoding: Encoding
     values: tuple[str, ...]
     signed: bool = False
-
-    @property
-    def encodings(self) -> tuple[Encoding, ...]:
-        """The one stream's."""
-        return (self.encoding,)
-
-    @property
-    def grouped(self) -> bool:
-        """Things are apart."""
-        return True
 
     @property
     def answer_schema(self) -> pa.Schema:

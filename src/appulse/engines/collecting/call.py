@@ -12,7 +12,7 @@ import pyarrow as pa
 from appulse.engines.carrying import carried_by, carried_of, refuse_repeated
 from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream, of_types
-from appulse.engines.objects import ObjectsCall, own_keys
+from appulse.engines.objects import ThingsCall, own_keys
 from appulse.engines.options import CallSettings
 from appulse.engines.schemas import column_type, encoding_of, group_columns
 from appulse.engines.waiting import TickBucket
@@ -37,22 +37,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CollectCall(ObjectsCall):
+class CollectCall(ThingsCall):
     """A checked call without its frame: travels to workers. ``every`` is in microseconds."""
 
     encoding: Encoding
     every: int
     partitions: tuple[tuple[str, pa.DataType], ...]
-
-    @property
-    def encodings(self) -> tuple[Encoding, ...]:
-        """The one stream's."""
-        return (self.encoding,)
-
-    @property
-    def grouped(self) -> bool:
-        """Things are apart."""
-        return True
 
     @property
     def lag(self) -> int | None:

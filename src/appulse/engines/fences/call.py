@@ -14,7 +14,7 @@ from appulse.engines.carrying import carried_by, carried_of, refuse_repeated
 from appulse.engines.encounters.call import of_motion
 from appulse.engines.fences.terms import check_terms, columns_of, terms_of, types_of
 from appulse.engines.meaning import of_call, of_stream, of_types
-from appulse.engines.objects import ObjectsCall
+from appulse.engines.objects import ThingsCall
 from appulse.engines.options import CallSettings
 from appulse.engines.queries.call import CHANGE, CONDITION, UNTIL, refused_queries, until_of
 from appulse.engines.schemas import check_partitions, encoding_of, known_dimensions
@@ -81,7 +81,7 @@ class Own:
 
 
 @dataclass(frozen=True)
-class FenceCall(ObjectsCall):
+class FenceCall(ThingsCall):
     """A checked call without its frame: travels to workers."""
 
     plan: FencePlan
@@ -98,16 +98,6 @@ class FenceCall(ObjectsCall):
     types: Columns = ()  # of what conditions may name
     carried: Columns = ()  # what answers have of readings
     threads: int | None = None  # in process; None: all cores
-
-    @property
-    def encodings(self) -> tuple[Encoding, ...]:
-        """The one stream's."""
-        return (self.encoding,)
-
-    @property
-    def grouped(self) -> bool:
-        """Things are apart."""
-        return True
 
     @property
     def known_rejects(self) -> pa.Table:

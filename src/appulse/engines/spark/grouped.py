@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import ToGroups, ToThings, bucket_keys
-from appulse.engines.spark.sources import Sources, with_watermark_delay
+from appulse.engines.spark.sources import resolved
 from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.suspicions import suspicions
-from appulse.engines.spark.tagged import arrow_schema, as_struct, common_types, reject_type
+from appulse.engines.spark.tagged import as_struct, common_types, reject_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,9 +51,7 @@ def spark_grouped(
     ``key`` and ``time``, or those that name groups, have them in the types they came in. ``whole``: answers are rows as
     they came.
     """
-    sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
-    streams = [with_watermark_delay(stream) for stream in streams]
-    call = sources.chained(resolve(streams, [arrow_schema(frame.schema) for frame in sources.frames]))
+    sources, streams, call = resolved(streams, resolve)
     key, time = common_types(call, streams)
     given = streams[0].frame.schema
     own = dict.fromkeys(("key", "left_key", "right_key"), key) | {"time": time}

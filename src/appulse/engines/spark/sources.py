@@ -12,10 +12,13 @@ from appulse.engines.spark.plans import grafted, know_classes, observations, wat
 from appulse.engines.spark.results import SparkResult, observed_result
 from appulse.engines.spark.routing import plain_tiling
 from appulse.engines.spark.settings import check_session
+from appulse.engines.spark.tagged import arrow_schema
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
 
     from appulse.engines.options import Options
     from appulse.engines.spark.tiling import Tiling
@@ -133,6 +136,15 @@ def default_partitions(spark: Any, *, streaming: bool) -> int:
 def shuffle_partitions(spark: Any) -> int:
     """Tasks of a stateful operator."""
     return int(spark.conf.get("spark.sql.shuffle.partitions"))
+
+
+def resolved(
+    streams: Sequence[Stream], resolve: Callable[[Sequence[Stream], Sequence[pa.Schema]], C]
+) -> tuple[Sources, list[Stream], C]:
+    """The frames of streams, the streams as Spark's watermark delays them, and the call that ``resolve`` makes."""
+    sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
+    delayed = [with_watermark_delay(stream) for stream in streams]
+    return sources, delayed, sources.chained(resolve(delayed, [arrow_schema(frame.schema) for frame in sources.frames]))
 
 
 def with_watermark_delay(stream: Stream) -> Stream:

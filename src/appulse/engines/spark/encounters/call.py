@@ -13,9 +13,9 @@ from appulse.engines.spark.encounters.tiling import tiling_of
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import ToGroups, ToThings, bucket_keys
-from appulse.engines.spark.sources import Sources, with_watermark_delay
+from appulse.engines.spark.sources import resolved
 from appulse.engines.spark.stage import GroupBuckets, Stage
-from appulse.engines.spark.tagged import arrow_schema, result_schemas
+from appulse.engines.spark.tagged import result_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,10 +35,7 @@ def spark_legs(
     options: Options,
 ) -> DataFrame:
     """The answers of a call over the legs of Spark frames, lazily; ``resolve`` makes it."""
-    sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
-    streams = [with_watermark_delay(stream) for stream in streams]
-    schemas = [arrow_schema(frame.schema) for frame in sources.frames]
-    call = sources.chained(resolve(streams, schemas))
+    sources, streams, call = resolved(streams, resolve)
     answers, rejects = result_schemas(call, streams)
     operator = Operator(
         call,

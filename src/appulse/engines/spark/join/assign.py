@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from appulse.engines.join.assign import AssignBucket, AssignCall, resolve_assign
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import ToBlocks, bucket_keys
-from appulse.engines.spark.sources import Sources, with_watermark_delay
+from appulse.engines.spark.sources import resolved
 from appulse.engines.spark.stage import GroupBuckets, Stage
-from appulse.engines.spark.tagged import arrow_schema, result_schemas
+from appulse.engines.spark.tagged import result_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,10 +25,7 @@ if TYPE_CHECKING:
 
 def spark_assign(streams: Sequence[Stream], settings: AssignSettings) -> DataFrame:
     """The partners of rows of Spark frames, lazily; streaming if they are."""
-    sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
-    streams = [with_watermark_delay(stream) for stream in streams]
-    schemas = [arrow_schema(frame.schema) for frame in sources.frames]
-    call = sources.chained(resolve_assign(streams, schemas, settings))
+    sources, streams, call = resolved(streams, partial(resolve_assign, settings=settings))
     answers, rejects = result_schemas(call, streams)
     operator = Operator(
         call,

@@ -21,9 +21,9 @@ from appulse.engines.spark.join.tile_bucket import Tiles
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import ToGroups, ToThings, ToTiles, bucket_keys
-from appulse.engines.spark.sources import Sources, with_watermark_delay
+from appulse.engines.spark.sources import resolved
 from appulse.engines.spark.stage import Stage
-from appulse.engines.spark.tagged import arrow_schema, result_schemas
+from appulse.engines.spark.tagged import result_schemas
 from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned
 from appulse.engines.spark.tiling import Tiling
 from appulse.errors import warn_exploding
@@ -46,11 +46,11 @@ _WHOLE_SAMPLE = 1 << 60
 def spark_join(streams: Sequence[Stream], settings: JoinSettings) -> DataFrame:
     """The join of Spark frames, lazily; streaming if its inputs are."""
 
-    def resolved(streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> JoinCall:
+    def with_sampled_imputer(streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> JoinCall:
         sampled = None if settings.imputer is None else sampled_imputer(settings.imputer, streams)
         return resolve(streams, schemas, replace(settings, imputer=sampled))
 
-    return spark_pairs(streams, resolved, settings.options)
+    return spark_pairs(streams, with_sampled_imputer, settings.options)
 
 
 def spark_pairs(
@@ -59,10 +59,7 @@ def spark_pairs(
     options: Options,
 ) -> DataFrame:
     """The answers of a call over pairs of rows of Spark frames, lazily; ``resolve`` makes it."""
-    sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
-    streams = [with_watermark_delay(stream) for stream in streams]
-    schemas = [arrow_schema(frame.schema) for frame in sources.frames]
-    call = sources.chained(resolve(streams, schemas))
+    sources, streams, call = resolved(streams, resolve)
     # Values are seen by workers only, whose warnings few read.
     named = names(call.plan.models[0], call.encodings[0].dimensions or 1)
     if call.plan.earth is None and (hint := degrees_hint(named, call.plan.epsilon)):
