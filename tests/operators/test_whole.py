@@ -128,6 +128,25 @@ def test_cells_answer_as_a_scan_does(
     assert len(small_parts) == 4
 
 
+@pytest.mark.parametrize("probability", [0.02, 0.5, 0.98])
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("sigmas", [(0.1, 0.3), (None, 0.2), (0.5, 0.5)])
+def test_rows_of_one_deviation_are_looked_for_as_far_as_they_can_match(
+    small_parts: list[Any], sigmas: tuple[float | None, float], d: int, probability: float
+) -> None:
+    """And no farther, be that nearer than epsilon or beyond; without that bound there are the same pairs."""
+    names = [f"x{k}" for k in range(d)]
+    values = [ap.Exact(*names) if sigma is None else ap.Gaussian(*names, sigma=sigma) for sigma in sigmas]
+    rows = zip(tables(400, d, seed=d), values, strict=True)
+    streams = [ap.Stream(table, key="k", time="t", value=value) for table, value in rows]
+    asked: dict[str, Any] = {"epsilon": 1.0, "probability": probability, "window": 30}
+    found = ap.similarity_join(*streams, **asked)
+    within, wider = ap.explain(found), ap.similarity_join(*streams, **asked, options=ap.Options(bounds=set()))
+    assert_same(found, wider)
+    assert within.counts.get("refined", 0) == len(found)
+    assert within.counts["candidates"] < ap.explain(wider).counts["candidates"]
+
+
 PLACES = [ap.Position("x1", "x0", earth=earth) for earth in ("wgs84", "sphere", "sky")]
 
 
@@ -140,6 +159,7 @@ PLACES = [ap.Position("x1", "x0", earth=earth) for earth in ("wgs84", "sphere", 
         (ap.Gaussian("x0", "x1", sigma="s"), {"likelihood": True}),
         *((place, {}) for place in PLACES),
         (ap.Position("x1", "x0", sigma="s"), {}),
+        (ap.Position("x1", "x0", sigma=30_000.0), {}),
     ],
 )
 def test_plain_joins_and_joins_of_positions_take_cells(

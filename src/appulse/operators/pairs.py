@@ -16,7 +16,7 @@ from appulse.kernels.axes import refine_on_axes
 from appulse.kernels.ball_table import NO_TABLE, BallTable, ball_table
 from appulse.kernels.earth_ellipses import ellipse_pairs
 from appulse.kernels.ellipses import normal_pairs
-from appulse.kernels.gaussian import Gaussians, WithinBall
+from appulse.kernels.gaussian import TAIL, Gaussians, WithinBall, ball_probability
 from appulse.kernels.gaussian_pairs import gaussian_pairs
 from appulse.kernels.geodesic import Earth, Near, earth_pairs
 from appulse.kernels.grid import squared_distances
@@ -200,10 +200,34 @@ def _points(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> Scor
 
 def table_of(plan: JoinPlan, kinds: tuple[Model, Model], d: int) -> BallTable:
     """The table of probabilities by distance, where all rows of a model have the same error."""
+    deviation = _constant_deviation(plan, kinds)
+    return NO_TABLE if deviation is None else ball_table(plan.epsilon, deviation, d)
+
+
+def farthest(plan: JoinPlan, kinds: tuple[Model, Model], d: int) -> float:
+    """How far apart the means of two rows can be whose pair is an answer; infinite where rows differ in that."""
+    deviation = _constant_deviation(plan, kinds)
+    least = plan.threshold - _ROUNDED
+    if not deviation or not plan.plain or plan.vertical is not None or least <= 0.0:
+        return math.inf
+    on_plane = 2 if plan.earth is not None else d
+    near, far = 0.0, plan.epsilon + (TAIL + 2.0) * deviation
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (near + far)
+        if ball_probability(middle, deviation, plan.epsilon, on_plane) < least:
+            far = middle
+        else:
+            near = middle
+    # No chord is longer than the way along the Earth, but for rounding.
+    return far if plan.earth is None else far + _ROUNDED_ON_EARTH
+
+
+def _constant_deviation(plan: JoinPlan, kinds: tuple[Model, Model]) -> float | None:
+    """The deviation of all differences of two rows, in any direction; None where pairs differ in it, or in epsilon."""
     sigmas = [_constant_sigma(kind) for kind in kinds]
     if None in sigmas or plan.margins or plan.epsilon == math.inf:
-        return NO_TABLE
-    return ball_table(plan.epsilon, math.hypot(*(sigma for sigma in sigmas if sigma is not None)), d)
+        return None
+    return math.hypot(*(sigma for sigma in sigmas if sigma is not None))
 
 
 def _constant_sigma(kind: Model) -> float | None:
@@ -252,6 +276,10 @@ def likelihood_ratios(plan: JoinPlan, pairs: CandidatePairs) -> NDArray[np.float
     return ratios
 
 
+# Far above the error of a probability, and, in metres, of a place on the Earth.
+_ROUNDED, _ROUNDED_ON_EARTH = 1e-9, 1e-3
+# Halvings of an interval until it is as short as rounding allows.
+_HALVINGS = 60
 # Coordinates of positions without altitude.
 _FLAT = 3
 # Of rows without error.

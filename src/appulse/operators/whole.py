@@ -35,7 +35,7 @@ from appulse.operators.audit import Noted, chosen
 from appulse.operators.cost import Cells, Choice
 from appulse.operators.estimate import Estimate
 from appulse.operators.output import Output
-from appulse.operators.pairs import CandidatePairs
+from appulse.operators.pairs import CandidatePairs, farthest
 from appulse.operators.plan import JoinPlan
 from appulse.operators.store import TableRows
 from appulse.operators.vectors import MANY_DIMENSIONS
@@ -118,11 +118,12 @@ class WholeJoin:
             return None
         if not all(map(len, tables)) or len({rows.d for rows in tables}) > 1 or tables[0].d >= MANY_DIMENSIONS:
             return None
+        limit = _limit(plan, tables[0].d)
         given = [
-            TableRows(rows, join.extents(rows, model), join.groups_of(rows))
+            TableRows(rows, join.extents(rows, model) if limit is None else np.zeros(len(rows)), join.groups_of(rows))
             for rows, model in zip(tables, plan.models, strict=True)
         ]
-        laid = _lay_out(plan, given, workers)
+        laid = _lay_out(plan, given, plan.limit if limit is None else limit, workers)
         return None if laid is None else WholeJoin(join, given, laid, workers)
 
     def __init__(self, join: SimilarityJoin, tables: Sequence[TableRows], laid: _Laid, workers: Workers) -> None:
@@ -254,7 +255,9 @@ class WholeJoin:
         """Which rows are candidates, where they are, and for how many of a part there is to be room."""
         plan, windows = self._join.plan, self._join.plan.windows
         own = plan.self_join
-        rule = CloseRule(plan.limit, windows[part.right], windows[part.left], own, self._points, plan.check_differ)
+        rule = CloseRule(
+            self._laid.limit, windows[part.right], windows[part.left], own, self._points, plan.check_differ
+        )
         many = max(1 << 12, int((1.5 * self._per_row + 0.25) * (part.end - part.begin)))
         return rule, _strips(self._laid.strides, 1, slot=False, own=own), many
 
@@ -380,7 +383,8 @@ class _Part:
 class _Laid:
     """The cells of a join: the bits of their codes, how far apart neighbours' codes are, and their least side.
 
-    Rows that are not farther apart than ``near`` are in neighbouring cells.
+    Rows that are not farther apart than ``near`` are in neighbouring cells. No two rows of an answer are farther apart
+    than ``limit`` and their extents.
     """
 
     layout: Layout
@@ -388,16 +392,27 @@ class _Laid:
     strides: Sequence[int]
     side: float
     near: float
+    limit: float
 
 
-def _lay_out(plan: JoinPlan, tables: Sequence[TableRows], workers: Workers) -> _Laid | None:
+def _limit(plan: JoinPlan, d: int) -> float | None:
+    """How far apart the rows of any answer are at most; None where that is for the extents of each to say."""
+    if "reach" not in plan.bounds or plan.fewer_than:
+        return None
+    models = plan.models
+    kinds = itertools.combinations_with_replacement(models, 2) if plan.self_join else itertools.combinations(models, 2)
+    away = max(farthest(plan, pair, d) for pair in kinds)
+    return None if away == math.inf else away
+
+
+def _lay_out(plan: JoinPlan, tables: Sequence[TableRows], limit: float, workers: Workers) -> _Laid | None:
     """Cells as wide as two rows can be apart; None where some rows are far larger than others, or far too far away."""
     largest = [float(table.extent.max()) for table in tables]
     for table, most in zip(tables, largest, strict=True):
         if most > 0.0 and most > _LARGE * float(np.quantile(table.extent, 0.9)):
             return None
     pair = sorted(largest * 2)[-2:]
-    span = plan.limit + (math.hypot(*pair) if plan.fewer_than and joint_extents(plan) else sum(pair))
+    span = limit + (math.hypot(*pair) if plan.fewer_than and joint_extents(plan) else sum(pair))
     ends = workers.map(_ends, tables)
     low, high = np.min([one for one, _ in ends], axis=0), np.max([other for _, other in ends], axis=0)
     if not np.isfinite(high - low).all() or span == np.inf:
@@ -427,7 +442,7 @@ def _lay_out(plan: JoinPlan, tables: Sequence[TableRows], workers: Workers) -> _
     strides = [math.prod(lines[k + 1 :]) for k in range(len(lines))]
     layout = Layout(dims, low[dims], 1.0 / sides[dims], width, first, slot, lines[0], rim)
     side = float(sides[dims].min())
-    return _Laid(layout, bits, strides, side, max(plan.limit, side * (1.0 - 2e-8) - float(blur.max())))
+    return _Laid(layout, bits, strides, side, max(plan.limit, side * (1.0 - 2e-8) - float(blur.max())), limit)
 
 
 def _facing(earth: Earth, low: NDArray[np.float64], high: NDArray[np.float64]) -> list[int]:
