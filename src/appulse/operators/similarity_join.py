@@ -486,8 +486,12 @@ class SimilarityJoin(FewPoints):
     def _ends(self, own: int, store: WindowBuffer, rows: NDArray[np.int64]) -> _Ends:
         """These rows of a store; where pairs wait for rows that may be withdrawn, by numbers that never change."""
         serial = store.serial if self.plan.held and not self.remembers else None
-        rank = store.rank.view[rows] if serial is None else serial.view[rows] * len(self._stores) + own
-        return _Ends(np.full(len(rows), self._stream_of[own]), store.keys(rows), store.time.view[rows], rank)
+        time = store.time.view[rows]
+        if serial is not None:
+            rank = serial.view[rows] * len(self._stores) + own
+        else:
+            rank = time if store.rank is store.time else store.rank.view[rows]
+        return _Ends(np.full(len(rows), self._stream_of[own]), store.keys(rows), time, rank)
 
     def _serials(self, left: int, right: int, pairs: CandidatePairs, swap: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Numbers of the rows of pairs (n, 2) that never change, where rows may be withdrawn."""

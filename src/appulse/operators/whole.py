@@ -479,7 +479,7 @@ def _reordered(table: TableRows, order: NDArray[np.int64]) -> TableRows:
     done: dict[str, Any] = {name: column for name, column in columns.items() if _is_one(column)}
     # Of columns without width NumPy moves every row all the same.
     wide = {"spread": given.spread, "covariance": given.covariance}
-    done |= {name: column for name, column in wide.items() if column.shape[1] == 0}
+    done |= {name: column for name, column in wide.items() if all(map(_is_one, column.T))}
     done["key"] = given.key
     done["time"] = np.take(given.time, order, out=room(len(order), np.int64), mode="clip")  # else NumPy takes a copy
     done["centre"] = room(given.centre.shape)
@@ -488,6 +488,12 @@ def _reordered(table: TableRows, order: NDArray[np.int64]) -> TableRows:
     rows = replace(replace(given, **nothing).take(order), **done)
     extent = rows.reach if table.extent is given.reach else _moved(table.extent, order)
     return TableRows(rows, extent, _moved(table.group, order), order)
+
+
+def _zeros(n: int) -> NDArray[np.float64]:
+    made = room(n)
+    made.fill(0.0)
+    return made
 
 
 def _moved(column: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
