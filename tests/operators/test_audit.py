@@ -99,7 +99,7 @@ def clouds(n: int, d: int) -> list[ap.Stream]:
 @pytest.mark.parametrize("index", ["grid", "dense", "auto"])
 @pytest.mark.usefixtures("tables_as")
 def test_a_reach_that_is_too_short_is_reported(made: Any, d: int, index: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows whose balls are a twentieth of what they should be: of the right ones, none."""
+    """Rows whose balls are a twentieth of what they should be, and pairs not looked for so far: of right ones, none."""
     question: dict[str, Any] = {"epsilon": 0.5, "probability": 0.1, "window": 3.0}
     options = ap.Options(audit=1.0, index=index, bounds=frozenset({"reach"}))
     right = ap.similarity_join(*made(120, d), **question, options=options)
@@ -108,6 +108,8 @@ def test_a_reach_that_is_too_short_is_reported(made: Any, d: int, index: str, mo
     assert dismissed == 0
     original = JoinWindows.extents
     monkeypatch.setattr(JoinWindows, "extents", lambda *given: original(*given) / 20.0)
+    away = whole.farthest
+    monkeypatch.setattr(whole, "farthest", lambda *given: 0.8 * away(*given))
     wrong = ap.similarity_join(*made(120, d), **question, options=options)
     if d == 1 and made is clouds and index != "grid":
         assert len(wrong) == len(right)  # an index on a line asks no balls

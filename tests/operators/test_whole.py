@@ -132,7 +132,7 @@ def test_cells_answer_as_a_scan_does(
 @pytest.mark.parametrize("d", [1, 2, 3])
 @pytest.mark.parametrize("sigmas", [(0.1, 0.3), (None, 0.2), (0.5, 0.5)])
 def test_rows_of_one_deviation_are_looked_for_as_far_as_they_can_match(
-    small_parts: list[Any], sigmas: tuple[float | None, float], d: int, probability: float
+    sigmas: tuple[float | None, float], d: int, probability: float
 ) -> None:
     """And no farther, be that nearer than epsilon or beyond; without that bound there are the same pairs."""
     names = [f"x{k}" for k in range(d)]

@@ -15,6 +15,7 @@ compiles such sources in each process. They are left out where the same versions
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import signal
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 _PACKAGES = Path(__file__).parents[3]
 _LOOK_EVERY = 0.5  # seconds
 _LATER, _BETWEEN = 60.0, 0.5  # seconds until the kernels are loaded, and between parts, in which workers are forked
+# Of glibc's malloc.h, and bytes: at most so many stay, and what is larger comes from the system; that is the most.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEPT, _FROM_THE_HEAP = 1 << 28, 1 << 25
 #: What workers import for their first tasks, loaded before they are forked.
 NEEDED = ("appulse.engines.spark.join.call", "appulse.engines.spark.processor", "pyspark.worker", "scipy.special")
 
@@ -100,8 +104,21 @@ def _keep() -> None:
     gc.freeze()
 
 
+def keep_memory() -> None:
+    """Let this process and its workers keep what they free, where the C library can be told to.
+
+    Arrays of some megabytes come and go with every micro-batch. Each would have new pages from the system, whose first
+    touch costs more than what is done with them.
+    """
+    with suppress(AttributeError, OSError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_TRIM_THRESHOLD, _KEPT)
+        mallopt(_M_MMAP_THRESHOLD, _FROM_THE_HEAP)
+
+
 def main() -> None:
     """Load what workers need, and fork them as Spark asks."""
+    keep_memory()
     leave_out_sources(_PACKAGES)
     with ending_with_parent():
         for name in NEEDED:

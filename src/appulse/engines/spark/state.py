@@ -163,13 +163,14 @@ class TileState:
 
     def _append(self, cached: Cached, blocks: Sequence[bytes], newest: int, *, whole: bool) -> int:
         version = cached.version + 1
-        payload = b"".join(struct.pack("<q", len(block)) + block for block in blocks)
+        payload = b"".join(piece for block in blocks for piece in (struct.pack("<q", len(block)), block))
         parts = max(1, -(-len(payload) // _PART))
         head = _DELTA.pack(_MAGIC, parts, newest, whole, cached.digest)
         digest = _digest(head, payload)
+        view = memoryview(payload)  # what is large is not copied more often than it has to be
         for part in range(parts):
-            chunk = payload[part * _PART : (part + 1) * _PART]
-            self._log.updateValue((version, part), (chunk if part else head + digest + chunk,))
+            chunk = view[part * _PART : (part + 1) * _PART]
+            self._log.updateValue((version, part), (b"".join((b"" if part else head + digest, chunk)),))
         cached.live.append((version, parts, newest, len(payload)))
         cached.version, cached.digest = version, digest
         return len(payload)
@@ -211,7 +212,8 @@ class TileState:
             _, parts, newest, whole, before = _DELTA.unpack(head)
             if check and not whole and before != cached.digest:
                 return False
-            payload = first[_DELTA.size + 8 :] + b"".join(self._read(following, part) for part in range(1, parts))
+            rest = [self._read(following, part) for part in range(1, parts)]
+            payload = b"".join((memoryview(first)[_DELTA.size + 8 :], *rest))
             if _digest(head, payload) != digest:
                 raise StateError(f"Delta {following} of a tile fails its checksum: truncated or corrupt. {_REMEDY}")
             if whole:
@@ -240,7 +242,9 @@ def outgrown(cached: Cached, blocks: Sequence[bytes], slack: int) -> bool:
 
 
 def _digest(head: bytes, payload: bytes) -> bytes:
-    return blake2b(head + payload, digest_size=8).digest()
+    digest = blake2b(head, digest_size=8)
+    digest.update(payload)
+    return digest.digest()
 
 
 def blocks_of(payload: bytes) -> list[bytes]:
