@@ -18,6 +18,7 @@ from appulse.kernels import bounds as bound_kernels
 from appulse.operators import whole
 from appulse.operators.audit import chosen
 from appulse.operators.join_windows import JoinWindows
+from appulse.operators.pairs import farthest
 from tests.helpers import naive, strategies
 from tests.helpers.fake_spark import FakeSpark
 from tests.spark.test_tiles import call_of, plans
@@ -108,8 +109,7 @@ def test_a_reach_that_is_too_short_is_reported(made: Any, d: int, index: str, mo
     assert dismissed == 0
     original = JoinWindows.extents
     monkeypatch.setattr(JoinWindows, "extents", lambda *given: original(*given) / 20.0)
-    away = whole.farthest
-    monkeypatch.setattr(whole, "farthest", lambda *given: 0.8 * away(*given))
+    monkeypatch.setattr(whole, "farthest", lambda *given: 0.8 * farthest(*given))
     wrong = ap.similarity_join(*made(120, d), **question, options=options)
     if d == 1 and made is clouds and index != "grid":
         assert len(wrong) == len(right)  # an index on a line asks no balls

@@ -141,7 +141,7 @@ def test_rows_of_one_deviation_are_looked_for_as_far_as_they_can_match(
     streams = [ap.Stream(table, key="k", time="t", value=value) for table, value in rows]
     asked: dict[str, Any] = {"epsilon": 1.0, "probability": probability, "window": 30}
     found = ap.similarity_join(*streams, **asked)
-    within, wider = ap.explain(found), ap.similarity_join(*streams, **asked, options=ap.Options(bounds=set()))
+    within, wider = ap.explain(found), ap.similarity_join(*streams, **asked, options=ap.Options(bounds=frozenset()))
     assert_same(found, wider)
     assert within.counts.get("refined", 0) == len(found)
     assert within.counts["candidates"] < ap.explain(wider).counts["candidates"]
