@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appulse.imputation.mixture import Mixture, weights_of
-from appulse.imputation.scores import scored
+from appulse.imputation.mixture import Mixture, least, stacked
+from appulse.imputation.scores import Judged, apart, crps, judged, scored
 from appulse.imputation.simple import SimpleFill
 from appulse.model.filled import OBSERVED, Filled
 
@@ -72,23 +72,142 @@ def _rows(filled: Filled, row: int) -> Any:
     return filled.rows[int(filled.first[row]) : int(filled.first[row + 1])]
 
 
-@given(st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0.0, 100.0), min_size=1))
-def test_weights_fall_with_the_score(scores: dict[str, float]) -> None:
-    weights = weights_of(scores)
+def said(chance: np.random.Generator, n: int, truth: Any, off: float) -> Judged:
+    """Of n values a few samples each, as `judged` has them."""
+    counts = chance.integers(1, 6, n)
+    shares = chance.random(int(counts.sum())) + 0.1
+    owner = np.repeat(np.arange(n), counts)
+    shares /= np.bincount(owner, shares, n)[owner]
+    values = truth[owner] + chance.normal(0.0, off, len(owner))
+    first = np.append(0, np.cumsum(counts))
+    found = np.zeros((2, n))
+    for i in range(n):
+        x, w = (part[first[i] : first[i + 1]] for part in (values, shares))
+        found[:, i] = w @ np.abs(x - truth[i]), w @ np.abs(x[:, None] - x) @ w
+    return Judged(values, shares, first, truth, *found)
+
+
+def drawn(seed: int, n: int, many: int, rounds: int) -> dict[str, list[Judged]]:
+    """What several imputers said of the same values."""
+    chance = np.random.default_rng(seed)
+    truths = [chance.normal(size=n) for _ in range(rounds)]
+    offs = 0.5 + chance.random(many)
+    return {f"p{i}": [said(chance, n, truth, off) for truth in truths] for i, off in enumerate(offs)}
+
+
+def crps_of(parts: dict[str, list[Judged]], weights: dict[str, float]) -> float:
+    """The mean CRPS of a mixture, its samples put together one by one."""
+    found = []
+    for i, one in enumerate(next(iter(parts.values()))):
+        for k in range(len(one.truth)):
+            own = [
+                (of, said[i], slice(*said[i].first[k : k + 2]))
+                for name, of in weights.items()
+                for said in [parts[name]]
+            ]
+            values = np.concatenate([of.values[at] for _, of, at in own])
+            shares = np.concatenate([weight * of.shares[at] for weight, of, at in own])
+            found.append(crps(values, shares, np.array([0, len(values)]), one.truth[k : k + 1])[0])
+    return float(np.mean(found))
+
+
+@given(st.integers(0, 10_000), st.integers(1, 12))
+def test_how_far_two_are_apart_is_the_mean_over_all_pairs_of_samples(seed: int, n: int) -> None:
+    (one,), (other,) = drawn(seed, n, 2, 1).values()
+    for i, found in enumerate(apart(one, other).tolist()):
+        (x, v), (y, w) = (
+            (of.values[of.first[i] : of.first[i + 1]], of.shares[of.first[i] : of.first[i + 1]]) for of in (one, other)
+        )
+        assert found == pytest.approx(v @ np.abs(x[:, None] - y) @ w, abs=1e-9)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 3), st.integers(1, 2))
+def test_no_weights_make_a_better_mixture(seed: int, many: int, rounds: int) -> None:
+    parts = drawn(seed, 4, many, rounds)
+    best = min(crps_of(parts, {name: 1.0}) for name in parts)
+    near = [name for name in parts if crps_of(parts, {name: 1.0}) <= 1.5 * best]
+    weights = stacked(parts)
     assert sum(weights.values()) == pytest.approx(1.0)
-    assert len(weights) <= 4
-    best = min(scores.values())
-    assert all(scores[name] <= 1.5 * best for name in weights)
-    order = [scores[name] for name in weights]
-    assert order == sorted(order)
-    for name, weight in weights.items():
-        if best > 0.0:
-            assert weight / max(weights.values()) == pytest.approx((best / scores[name]) ** 4)
+    assert set(weights) <= set(near)
+    assert list(weights.values()) == sorted(weights.values(), reverse=True)
+    found = crps_of(parts, weights)
+    grid = np.array([(a, b, 6 - a - b) for a in range(7) for b in range(7 - a)]) / 6
+    for own in grid[(grid[:, len(near) :] == 0.0).all(axis=1)].tolist():
+        assert found <= crps_of(parts, dict(zip(near, own, strict=False))) + 0.02 * best  # small parts are left out
+
+
+@given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 4))
+def test_few_weights_above_0_are_chosen_from_all_sets(seed: int, n: int, most: int) -> None:
+    chance = np.random.default_rng(seed)
+    points = chance.normal(size=(n, 3))
+    between = np.sqrt(((points[:, None] - points) ** 2).sum(axis=2))
+    off = np.sqrt((points**2).sum(axis=1))
+    weights = least(off, between, most)
+    assert weights.sum() == pytest.approx(1.0)
+    assert (weights >= 0.0).all()
+    assert (weights > 0.0).sum() <= most
+    lowest = off @ weights - weights @ between @ weights / 2
+    for _ in range(50):
+        other = np.where(chance.random(n) < 0.6, chance.random(n), 0.0)
+        other[np.argsort(other)[: n - most]] = 0.0
+        if other.sum() > 0.0:
+            other /= other.sum()
+            assert lowest <= off @ other - other @ between @ other / 2 + 1e-9
+
+
+def test_of_the_same_twice_one_is_enough() -> None:
+    parts = drawn(1, 20, 1, 1)
+    assert stacked(parts | {"again": parts["p0"]}) == {"p0": 1.0}
 
 
 def test_an_imputer_without_a_finite_score_is_alone_only_where_all_are() -> None:
-    assert weights_of({"a": np.inf, "b": 1.0}) == {"b": 1.0}
-    assert weights_of({"a": np.inf, "b": np.inf}) == {"a": 1.0}
+    finite = drawn(1, 4, 1, 1)["p0"]
+    nan = [
+        Judged(one.values * np.nan, one.shares, one.first, one.truth, one.off * np.nan, one.spread) for one in finite
+    ]
+    assert stacked({"a": nan, "b": finite}) == {"b": 1.0}
+    assert stacked({"a": nan, "b": nan}) == {"a": 1.0}
+
+
+def test_an_imputer_that_was_not_tried_in_all_rounds_has_no_part() -> None:
+    parts = drawn(2, 6, 2, 2)
+    assert stacked({"p0": parts["p0"], "p1": parts["p1"][:1]}) == {"p0": 1.0}
+    assert stacked({"p0": parts["p0"][:1], "p1": parts["p1"]}) == {"p1": 1.0}
+
+
+def test_what_is_judged_is_what_is_filled() -> None:
+    chance = np.random.default_rng(5)
+    truth = chance.normal(size=(40, 2))
+    masked = np.where(np.arange(2) == np.arange(40)[:, None] % 3, np.nan, truth)
+    one = judged(Solid(3), "xy", truth, masked)
+    filled = Solid(3).fill(masked)
+    deviation = truth.std(axis=0)
+    at = 0
+    for k in range(2):
+        for row in np.flatnonzero(np.isnan(masked[:, k])).tolist():
+            own = slice(*one.first[at : at + 2])
+            np.testing.assert_allclose(one.values[own] * deviation[k], _rows(filled, row)[:, k])
+            assert one.truth[at] * deviation[k] == pytest.approx(truth[row, k])
+            at += 1
+    assert at == len(one.truth)
+
+
+class Solid(Drawn):
+    """Three samples for each hole."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, 3)
+
+    def fill(self, values: Any, *_: Any) -> Filled:
+        # By the values of a row alone, as rows are judged without the others.
+        found, counts = [], []
+        for row in values:
+            holes = np.isnan(row)
+            many = 3 if holes.any() else 1
+            found.append(np.where(holes, np.nansum(row) + self.seed * np.arange(many)[:, None], row))
+            counts.append(many)
+        first, own = np.append(0, np.cumsum(counts)), np.repeat(counts, counts)
+        return Filled(first, np.concatenate(found), 1.0 / own, np.where(np.isnan(values), 0, OBSERVED))
 
 
 def test_a_mixture_of_two_that_err_apart_is_better_than_either() -> None:

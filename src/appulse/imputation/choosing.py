@@ -14,10 +14,10 @@ from appulse.imputation.imputer import DependencyImputer, Rules
 from appulse.imputation.in_time import LastValueImputer, SpeedImputer
 from appulse.imputation.interpolation import InterpolationImputer
 from appulse.imputation.marginal import OrMarginal
-from appulse.imputation.mixture import Mixture, weights_of
+from appulse.imputation.mixture import Mixture, stacked
 from appulse.imputation.regression import RegressionImputer
 from appulse.imputation.repository import Repository
-from appulse.imputation.scores import Score, pooled, scored
+from appulse.imputation.scores import Judged, Score, judged, pooled, score_of
 from appulse.imputation.simple import MeanImputer, NearestImputer
 from appulse.imputation.spatial import SpatialImputer
 from appulse.imputation.time_regression import TimeRegressionImputer
@@ -38,6 +38,9 @@ _LEAST_ROWS = 16
 _HOPELESS = (np.inf, 2.5, 2.0, 1.7)
 _SPARSE, _MANY = 0.15, 128  # share of values missing and runs of them: with fewer and more two rounds are enough
 _PLENTY = 512  # runs of which a half says as much
+# Samples of regressions, and of those in time: of three times as many similar rows. Of more, errors where little varies
+# would be taken from where much does, and just there joins find their pairs.
+_ERRORS = (24, 12)
 # Shares of the stream that no period is likely to have.
 _SHIFTS = (0.381966, 0.618034, 0.236068, 0.763932)
 
@@ -60,9 +63,9 @@ class AutoImputer:
     deviations (`Score`); an imputer that is far behind is not tried further, and rules are not searched for unless the
     nearest rows fill best.
 
-    The best four, as far as their scores are within 1.5 times the best one, fill each hole together: samples of all,
-    each with a weight that falls with the fourth power of the score. Which one is best by a few masked values is often
-    chance; their mixture is rarely worse than the best of them. Several holes of a row are filled together. Attributes
+    At most four, of those with scores within 1.5 times the best one, fill each hole together: samples of all, each with
+    its weight. The weights are those by which their mixture has the least CRPS on the masked values: it counts how good
+    each of them is, and how far they differ. Several holes of a row are filled together. Attributes
     that are never there are filled with values of the repository, or of the stream's other partitions; without any they
     make rejects.
 
@@ -126,6 +129,7 @@ class AutoImputer:
         missing = np.isnan(values)
         self.scores, self.dropped, self.copies, self.own_copies = {}, {}, 0, 0
         found: dict[str, list[Score]] = {}
+        said: dict[str, list[Judged]] = {}
         rounds = _taken_out(missing)
         for hopeless, (taken, shift) in zip(_HOPELESS, rounds, strict=False):
             masked = np.where(taken, np.nan, values)
@@ -140,19 +144,17 @@ class AutoImputer:
                     self.dropped.setdefault(name, "the nearest rows fill worse, and rules find much the same ones")
                     continue
                 try:
-                    score = _score(OrMarginal(make(), known[2]), attributes, values, masked, time, group)
+                    one = _judged(OrMarginal(make(), known[2]), attributes, values, masked, time, group)
                 except BadArgument as reason:
                     self.dropped[name] = str(reason)
                 else:
-                    found.setdefault(name, []).append(score)
+                    said.setdefault(name, []).append(one)
+                    found.setdefault(name, []).append(score_of(one))
         self.scores = {name: pooled(scores) for name, scores in found.items() if name not in self.dropped}
         if not self.scores:
             reasons = " ".join(f"{name}: {reason}." for name, reason in self.dropped.items())
             raise BadArgument(f"imputer='auto' found nothing that fills {', '.join(attributes)}. {reasons}")
-        # A fill that is not finite has no score, and that of a perfect one may be below 0 by rounding.
-        self.weights = weights_of(
-            {n: np.inf if np.isnan(score.crps) else max(0.0, score.crps) for n, score in self.scores.items()}
-        )
+        self.weights = stacked({name: said[name] for name in self.scores})
         scored_copies = self.copies
         known = self._known(attributes, values, leaking)
         self.copies, self.own_copies = scored_copies, self.copies if len(leaking) else 0
@@ -194,19 +196,19 @@ class AutoImputer:
                 "last value": LastValueImputer,
                 "neighbours in time": SpeedImputer,
                 "interpolation": lambda: InterpolationImputer(joint=True),
-                "regression in time": TimeRegressionImputer,
+                "regression in time": partial(TimeRegressionImputer, _ERRORS[1]),
             }
             for name, other in (beside or {}).items():
-                found[f"regression in time, beside {name}"] = partial(TimeRegressionImputer, beside=other)
+                found[f"regression in time, beside {name}"] = partial(TimeRegressionImputer, _ERRORS[1], beside=other)
             if self.spatial is not None:
                 spatial = self.spatial
                 found["inverse distance"] = lambda: spatial
         if own is not None:
-            found["regression on own rows"] = lambda: RegressionImputer(own)
+            found["regression on own rows"] = lambda: RegressionImputer(own, _ERRORS[0])
         if repository is not None:
             known = repository
             found |= {
-                "regression": lambda: RegressionImputer(known),
+                "regression": lambda: RegressionImputer(known, _ERRORS[0]),
                 "nearest": lambda: NearestImputer(known),
                 "mean": lambda: MeanImputer(known),
             }
@@ -264,16 +266,16 @@ class AutoImputer:
         return DependencyImputer(complete, rules, joint=True, verified=())
 
 
-def _score(
+def _judged(
     imputer: Imputer,
     attributes: Sequence[str],
     values: Floats,
     masked: Floats,
     time: Ints,
     group: Ints,
-) -> Score:
+) -> Judged:
     kept = ~np.isnan(masked).all(axis=1)
-    return scored(imputer, attributes, values[kept], masked[kept], time[kept], group[kept])
+    return judged(imputer, attributes, values[kept], masked[kept], time[kept], group[kept])
 
 
 def _copies(rows: Floats, taken: Floats) -> Ints:

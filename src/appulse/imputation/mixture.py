@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from appulse.imputation.scores import apart
 from appulse.model.filled import OBSERVED, Filled
 from appulse.model.meaning import real
 
@@ -17,23 +19,74 @@ if TYPE_CHECKING:
 
     from appulse.imputation.imputer import Imputer
     from appulse.imputation.repository import Floats, Ints
+    from appulse.imputation.scores import Judged
     from appulse.model.filled import Fill
     from appulse.model.meaning import Meaning
 
-_EXPONENT = 4.0  # of how much better a score is: one that is a fifth worse counts for a half
 _FAR = 1.5  # times the best score: imputers with a greater one have no part
-_MOST = 4  # imputers: each takes its time, and its samples
+_TRIED, _MOST = 5, 4  # imputers to choose from, and chosen: each takes its time, and its samples
+_LEAST = 0.05  # weight of a part
 
 
-def weights_of(scores: Mapping[str, float]) -> dict[str, float]:
-    """How much each of several imputers counts, by its score (the less, the better), the heaviest first."""
-    best = min(scores.values())
-    if not np.isfinite(best):
-        return {min(scores, key=lambda name: scores[name]): 1.0}
-    near = sorted((name for name in scores if scores[name] <= _FAR * best), key=lambda name: scores[name])[:_MOST]
-    share = {name: 1.0 if scores[name] == best else (best / scores[name]) ** _EXPONENT for name in near}
-    total = sum(share.values())
-    return {name: of / total for name, of in share.items()}
+def stacked(said: Mapping[str, Sequence[Judged]]) -> dict[str, float]:
+    """The weights by which several imputers together say best what was masked, by CRPS, the heaviest first.
+
+    ``said`` are the rounds of each, of the same values for those with as many rounds as any; others have no part. The
+    CRPS of a mixture is quadratic in its weights: the mean difference off the truth, less half of that between parts.
+    """
+    most = max(len(rounds) for rounds in said.values())
+    holes = sum(len(one.truth) for one in max(said.values(), key=len))
+    score = {name: _score(rounds) if len(rounds) == most else np.inf for name, rounds in said.items()}
+    best = min(score.values())
+    if not np.isfinite(best) or holes == 0:
+        return {min(score, key=lambda name: score[name]): 1.0}
+    near = sorted((name for name in score if score[name] <= _FAR * best), key=lambda name: score[name])[:_TRIED]
+    off = np.array([_mean([one.off for one in said[name]]) for name in near])
+    between = np.diag([_mean([one.spread for one in said[name]]) for name in near])
+    for i in range(len(near)):
+        for j in range(i):
+            both = zip(said[near[i]], said[near[j]], strict=True)
+            between[i, j] = between[j, i] = _mean([apart(*pair) for pair in both])
+    weights = least(off, between, _MOST)
+    weights = np.where(weights >= min(_LEAST, weights.max()), weights, 0.0)
+    found = {name: float(of) for name, of in zip(near, weights / weights.sum(), strict=True) if of > 0.0}
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def least(off: Floats, between: Floats, most: int) -> Floats:
+    """Weights w >= 0 that sum to 1, at most so many above 0, with the least ``off @ w - w @ between @ w / 2``.
+
+    That is convex where ``between`` are mean differences (Székely & Rizzo 2013). So the least of all with some weights
+    above 0 is where its derivatives are equal, and of few all sets are looked at: the smallest first, for ties.
+    """
+    n = len(off)
+    lowest = np.inf
+    best: Floats = np.eye(n)[0]
+    for size in range(1, min(n, most) + 1):
+        for some in combinations(range(n), size):
+            own = list(some)
+            equal = np.ones((size + 1, size + 1))
+            equal[:size, :size], equal[size, size] = -between[np.ix_(own, own)], 0.0
+            found = np.linalg.lstsq(equal, np.append(-off[own], 1.0), rcond=None)[0][:size]
+            if (found < 0.0).any() or not found.sum() > 0.5:
+                continue
+            weights = np.zeros(n)
+            weights[own] = found / found.sum()
+            cost = float(off @ weights - weights @ between @ weights / 2)
+            if cost < lowest - 1e-12 * abs(off[0]):
+                lowest, best = cost, weights
+    return best
+
+
+def _score(rounds: Sequence[Judged]) -> float:
+    found = _mean([one.off - one.spread / 2 for one in rounds])
+    # A fill that is not finite has no score, and that of a perfect one may be below 0 by rounding.
+    return max(0.0, found) if np.isfinite(found) else np.inf
+
+
+def _mean(rounds: Sequence[Floats]) -> float:
+    every = np.concatenate(rounds)
+    return float(every.mean()) if len(every) else 0.0
 
 
 @dataclass(frozen=True)

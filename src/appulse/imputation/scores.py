@@ -35,6 +35,21 @@ class Score:
     holes: int
 
 
+@dataclass(frozen=True)
+class Judged:
+    """What was said of masked values, in deviations: of each the values from ``first[i]`` on with their shares.
+
+    ``off`` is E|X - y| of each, ``spread`` is E|X - X'|, ``truth`` is y.
+    """
+
+    values: Floats
+    shares: Floats
+    first: Ints
+    truth: Floats
+    off: Floats
+    spread: Floats
+
+
 def pooled(scores: Sequence[Score]) -> Score:
     """Several rounds as one."""
     holes = sum(score.holes for score in scores)
@@ -68,7 +83,6 @@ def below(values: Floats, shares: Floats, first: Ints, truth: Floats) -> Floats:
     return np.bincount(owner, shares * ((x < y) + 0.5 * (x == y)), n).astype(np.float64)
 
 
-@np.errstate(over="ignore", invalid="ignore")
 def scored(
     imputer: Imputer,
     attributes: Sequence[str],
@@ -78,6 +92,19 @@ def scored(
     group: Ints | None = None,
 ) -> Score:
     """How an imputer fills ``masked`` (n, d), NaN where something was taken out of ``truth``."""
+    return score_of(judged(imputer, attributes, truth, masked, time, group))
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def judged(
+    imputer: Imputer,
+    attributes: Sequence[str],
+    truth: Floats,
+    masked: Floats,
+    time: Ints | None = None,
+    group: Ints | None = None,
+) -> Judged:
+    """What an imputer says of the values taken out, attribute by attribute in order of the rows."""
     n = len(truth)
     nothing = np.zeros(n, np.int64)
     rows = np.flatnonzero(~np.isnan(masked).all(axis=1))
@@ -89,32 +116,54 @@ def scored(
     some = getattr(fill, "fill_some", None)
     filled = fill.fill(masked[rows], *at) if some is None else some(masked[rows], *at, wanted[rows])
     owner = np.repeat(np.arange(len(rows)), np.diff(filled.first))
-    found, spreads, squares, places = [], [], [], []
+    found: list[list[Floats]] = [[], [], [], []]
     for k in range(truth.shape[1]):
-        holes = np.flatnonzero(np.isnan(masked[rows, k]) & ~np.isnan(truth[rows, k]))
-        if len(holes) == 0:
+        holes = np.isnan(masked[rows, k]) & ~np.isnan(truth[rows, k])
+        if not holes.any():
             continue
-        number = np.full(len(rows), -1)
-        number[holes] = np.arange(len(holes))
-        own = number[owner] >= 0
-        first = np.concatenate([[0], np.cumsum(np.diff(filled.first)[holes])])
+        own = holes[owner]
         known = truth[~np.isnan(truth[:, k]), k]
         deviation = float(units(known[:, None])[1][0])
         unit = deviation if deviation < np.inf else 1.0  # of an attribute that never varies
-        values, shares, real = filled.rows[own, k] / unit, filled.weights[own], truth[rows[holes], k] / unit
-        off, apart = _parts(values, shares, first, real)
-        found.append(off - apart / 2)
-        spreads.append(apart)
-        means = np.bincount(number[owner[own]], values * shares, len(holes))
-        squares.append((means - real) ** 2)
-        places.append(below(values, shares, first, real))
-    if not found:
+        parts = (
+            filled.rows[own, k] / unit,
+            filled.weights[own],
+            np.diff(filled.first)[holes],
+            truth[rows[holes], k] / unit,
+        )
+        for every, part in zip(found, parts, strict=True):
+            every.append(part)
+    values, shares, counts, real = (np.concatenate([*every, np.empty(0)]) for every in found)
+    first = np.append(0, np.cumsum(counts)).astype(np.int64)
+    return Judged(values, shares, first, real, *_parts(values, shares, first, real))
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def score_of(said: Judged) -> Score:
+    """The score of what was said."""
+    n = len(said.truth)
+    if n == 0:
         return Score(0.0, 0.0, 0.0, 0.0, 0)
-    place = np.concatenate(places)
+    owner = np.repeat(np.arange(n), np.diff(said.first))
+    squares = (np.bincount(owner, said.values * said.shares, n) - said.truth) ** 2
+    place = below(said.values, said.shares, said.first, said.truth)
     calibration = np.mean([abs(float((place <= level).mean()) - level) for level in _LEVELS])
-    error = np.sqrt(np.concatenate(squares).mean())
-    mean, spread = (float(np.concatenate(parts).mean()) for parts in (found, spreads))
-    return Score(mean, float(error), float(calibration), spread, len(place))
+    crps, spread = float((said.off - said.spread / 2).mean()), float(said.spread.mean())
+    return Score(crps, float(np.sqrt(squares.mean())), float(calibration), spread, n)
+
+
+def apart(one: Judged, other: Judged) -> Floats:
+    """E|X - Y| of each masked value by two imputers.
+
+    Half of each together differ within by a quarter of what each does, and by half of what these differ by.
+    """
+    n = len(one.truth)
+    owner = np.concatenate([np.repeat(np.arange(n), np.diff(said.first)) for said in (one, other)])
+    order = np.argsort(owner, kind="stable")
+    values = np.concatenate([one.values, other.values])[order]
+    shares = np.concatenate([one.shares, other.shares])[order] / 2
+    spread = _parts(values, shares, one.first + other.first, one.truth)[1]
+    return 2 * spread - (one.spread + other.spread) / 2
 
 
 def mask(truth: Floats, share: float, most: int, seed: int) -> Floats:
