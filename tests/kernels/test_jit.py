@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
+from importlib import import_module
+from pkgutil import iter_modules
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from numba import njit
+from numba import njit, types
+from numba.core.dispatcher import Dispatcher
 
+from appulse import kernels
+from appulse.kernels import capsule
 from appulse.kernels.jit import kernel
 
 if TYPE_CHECKING:
@@ -103,13 +110,13 @@ class Pair(NamedTuple):
 
 
 @kernel
-def _at(values: np.ndarray, at: int) -> float:
+def at(values: np.ndarray, at: int) -> float:
     return float(values[at])
 
 
 @kernel
-def _first_and_last(pair: Pair) -> float:
-    return _at(pair.values, 0) + _at(pair.values, -1) + _at(pair.values, pair.at)
+def first_and_last(pair: Pair) -> float:
+    return at(pair.values, 0) + at(pair.values, -1) + at(pair.values, pair.at)
 
 
 def test_a_kernel_is_compiled_once_for_values_that_it_cannot_tell_apart() -> None:
@@ -118,9 +125,29 @@ def test_a_kernel_is_compiled_once_for_values_that_it_cannot_tell_apart() -> Non
     arrows = pa.array(ours).to_numpy(zero_copy_only=True)
     assert not arrows.flags.writeable
     for values in (arrows, ours, arrows):
-        assert _first_and_last(Pair(values, 2)) == 5.0
-        assert _at(values, 3) == 3.0
-    compiled: list[Any] = [_at, _first_and_last]
+        assert first_and_last(Pair(values, 2)) == 5.0
+        assert at(values, 3) == 3.0
+    compiled: list[Any] = [at, first_and_last]
     assert [len(found.signatures) for found in compiled] == [1, 1]
     numbas = njit(lambda values: values[0])
     assert (numbas(arrows), numbas(ours), len(numbas.signatures)) == (0.0, 0.0, 2)
+
+
+def test_a_private_kernel_is_for_kernels_alone() -> None:
+    """It has no way in from Python: a call is refused, also once it is compiled for others."""
+    inner: Any = capsule._bessel
+    inner.compile((types.float64,))
+    with pytest.raises(TypeError, match="_bessel is a kernel for other kernels"):
+        inner(1.0)
+    outer: Any = njit(lambda x: 2.0 * inner(x))
+    assert np.isfinite(outer(1.0))
+
+
+def test_functions_of_python_call_no_private_kernel() -> None:
+    """Those of the modules of kernels; elsewhere nobody knows them."""
+    for found in iter_modules(kernels.__path__):
+        known = vars(import_module(f"{kernels.__name__}.{found.name}"))
+        private = {name for name, one in known.items() if name.startswith("_") and isinstance(one, Dispatcher)}
+        others = [inspect.unwrap(one) for one in known.values() if not isinstance(one, Dispatcher)]
+        plain = [one for one in others if isinstance(one, FunctionType)]
+        assert not [one.__name__ for one in plain if private.intersection(one.__code__.co_names)]

@@ -180,7 +180,7 @@ class _Series:
         which = same.reshape(-1)[which]
         order = np.argsort(which, kind="stable")
         first = np.append(0, np.cumsum(np.bincount(which, minlength=len(ways))))
-        missing = kernels.Missing(rows, holes, np.column_stack([back, ahead]))
+        missing = kernels.Missing(rows, holes, np.ascontiguousarray(np.column_stack([back, ahead])))
         found = np.empty((len(rows), k, len(holes)))
         kernels.regressed(series, missing, kernels.Kinds(ways, able, order, first), _PENALTIES, found)
         return found

@@ -51,12 +51,13 @@ def ball_table(epsilon: float, deviation: float, d: int) -> BallTable:
     count = math.ceil((high - low) * _PARTS)
     width = (high - low) / count
     values = np.empty((count, _TERMS))
-    _fill(epsilon, deviation, d, low + width * (np.arange(count)[:, None] + 0.5 + _NODES), values)
+    fill(epsilon, deviation, d, low + width * (np.arange(count)[:, None] + 0.5 + _NODES), values)
     return BallTable(epsilon, deviation, 1.0 / (deviation * width), low / width, values @ _THROUGH)
 
 
 @kernel
-def _fill(epsilon: float, deviation: float, d: int, ahead: Floats, values: Floats) -> None:
+def fill(epsilon: float, deviation: float, d: int, ahead: Floats, values: Floats) -> None:
+    """Write the probabilities of means ``ahead`` of the rim, in deviations, into ``values``."""
     for piece in range(values.shape[0]):
         for i in range(values.shape[1]):
             distance = epsilon - ahead[piece, i] * deviation

@@ -162,8 +162,9 @@ def watch(
                 last = first + near.many[r - begin]
                 exact, exists = readings.scale[r, 0] == np.inf, readings.exists[r]
             for at in range(first, last):
-                if not limited or _holds(terms, near.region[at], rows[r], time):
-                    mark[near.region[at]], where[near.region[at]] = r + 1, at
+                close: Any = np.int64(near.region[at])
+                if not limited or _holds(terms, close, rows[r], time):
+                    mark[close], where[close] = r + 1, at
             # What was inside before: it may have dwelt by now, and have left.
             stay = 0
             for k in range(inside):

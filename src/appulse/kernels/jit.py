@@ -42,6 +42,8 @@ _files._load_index = _known_index  # noqa: SLF001
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_PACKAGE = __name__.rpartition(".")[0] + "."
+
 # Sums may be reordered, so that reductions use SIMD. NaN and infinity keep their meaning: "nnan" and "ninf"
 # would let the compiler drop a sigma of zero. The tolerance of every comparison (1e-9) is far above the rounding
 # that reordering and fused multiply-add move.
@@ -52,14 +54,30 @@ def _compiled(function: F, *, fastmath: Any = False, forceinline: bool = False) 
     """State every option: one that is left out Numba takes from the kernel that first calls this one.
 
     No kernel is called by its address from C: a wrapper for that would be compiled, kept and loaded for nothing.
+    Private ones of this package are called by kernels alone, and have no way in from Python either: to unpack a group
+    of arrays may take more code than what is done with them.
     """
+    private = function.__name__.startswith("_") and function.__module__.startswith(_PACKAGE)
     options: dict[str, Any] = {"fastmath": fastmath, "forceinline": forceinline, "no_cfunc_wrapper": True}
+    options["no_cpython_wrapper"] = private
     made: Any = njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+    if private:
+        made.add_overload = partial(_add_inner, made)
+        made._compile_for_args = partial(_refuse, function.__name__)  # noqa: SLF001 - what a call from Python comes to
     # Numba compiles anew for arguments that differ in nothing a kernel sees: arrays in Arrow's memory, which may not be
     # written, beside those that NumPy made, and numbers that stand in a caller's source.
     made.typeof_pyval = partial(_type_of, made.typeof_pyval)
     made.get_call_template = partial(_call, made.get_call_template)
     return cast("F", made)
+
+
+def _add_inner(made: Any, compiled: Any) -> None:
+    """Have machine code for kernels to find, and not for Python, whose call would lead nowhere."""
+    made.overloads[tuple(compiled.signature.args)] = compiled
+
+
+def _refuse(name: str, *_args: object, **_named: object) -> None:
+    raise TypeError(f"{name} is a kernel for other kernels: it cannot be called from Python.")
 
 
 def _type_of(known: Callable[[object], Any], value: object) -> Any:

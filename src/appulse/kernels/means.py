@@ -40,10 +40,10 @@ def expected_means(cell: Ints, row: Ints, count: Ints, total: Floats, weight: Fl
     first = np.flatnonzero(np.append(True, np.diff(cell) != 0)) if len(cell) else np.empty(0, np.int64)
     bounds = np.append(first, len(cell))
     mean, exists = np.empty(len(first)), np.empty(len(first))
-    degree = _degrees(bounds, row, count)
+    degree = degrees_of(bounds, row, count)
     for nodes in _sizes(degree):
         mine = np.flatnonzero(_nodes(degree) == nodes)
-        _means(mine, bounds, Alternatives(row, count, total, weight), *_rule(nodes), mean, exists)
+        means_over(mine, bounds, Alternatives(row, count, total, weight), *_rule(nodes), mean, exists)
     return mean, exists
 
 
@@ -70,7 +70,7 @@ def _sizes(degree: Ints) -> list[int]:
 
 
 @exact_kernel
-def _degrees(bounds: Ints, row: Ints, count: Ints) -> Ints:
+def degrees_of(bounds: Ints, row: Ints, count: Ints) -> Ints:
     """The most values that each cell can have."""
     out = np.zeros(bounds.shape[0] - 1, np.int64)
     for c in range(out.shape[0]):
@@ -85,7 +85,7 @@ def _degrees(bounds: Ints, row: Ints, count: Ints) -> Ints:
 
 
 @exact_kernel
-def _means(
+def means_over(
     cells: Ints,
     bounds: Ints,
     alternatives: Alternatives,

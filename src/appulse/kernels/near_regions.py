@@ -13,7 +13,7 @@ import numpy as np
 
 from appulse.kernels.cells import packed_order
 from appulse.kernels.jit import exact_kernel, inlined_kernel
-from appulse.kernels.region_chances import chance
+from appulse.kernels.region_chances import from_centre, reaches
 from appulse.kernels.region_index import RegionIndex, candidates
 from appulse.kernels.regions import SURE, Regions, covers, is_rasterised, raster_cell, raster_step
 from appulse.kernels.simd import lowest
@@ -300,13 +300,12 @@ def _within(regions: Regions, i: int, group: Group, reach: float) -> np.uint32:
 def _in_disc(
     regions: Regions, i: int, readings: Readings, first: int, rows: Ints, bits: np.uint32, ground: Ground
 ) -> np.uint32:
-    """Those bits of a group whose places lie in a disc."""
+    """Those bits of a group whose places, which are exact, lie in a disc."""
     left = bits
     while left:
         f = lowest(left)
         r, bit = first + rows[f], np.uint32(1) << np.uint32(f)
-        at, scale, place, spread = readings.at, readings.scale, readings.place, readings.spread
-        if chance(regions, i, at, scale, place, spread, r, ground) == 0.0:
+        if not reaches(regions.radius[i], from_centre(regions, i, readings.at, readings.place, r, ground)):
             bits &= ~bit
         left &= ~bit
     return bits

@@ -175,6 +175,21 @@ def mass(regions: Regions, i: int, x: float, y: float, across: float, along: flo
 
 
 @exact_kernel
+def from_centre(regions: Regions, i: int, at: Floats, place: Floats, r: int, ground: Ground) -> float:
+    """How far row r is from the centre of a disc."""
+    cx, cy, cz = regions.centre[i, 0], regions.centre[i, 1], regions.centre[i, 2]
+    if ground.on_earth:
+        return geodesic(ground.earth, place[r, 0], place[r, 1], place[r, 2], cx, cy, cz)
+    return math.hypot(at[r, 0] - cx, at[r, 1] - cy)
+
+
+@inlined_kernel
+def reaches(radius: float, distance: float) -> bool:
+    """Whether a disc has a place that far from its centre."""
+    return distance <= radius + 1e-9 * max(1.0, radius)
+
+
+@exact_kernel
 def chance(
     regions: Regions, i: int, at: Floats, scale: Floats, place: Floats, spread: Floats, r: int, ground: Ground
 ) -> float:
@@ -184,16 +199,13 @@ def chance(
         if across == np.inf:
             return 1.0 if covers(regions, i, x, y) else 0.0
         return mass(regions, i, x, y, across, scale[r, 1], scale[r, 2])
-    cx, cy, cz, radius = regions.centre[i, 0], regions.centre[i, 1], regions.centre[i, 2], regions.radius[i]
-    if ground.on_earth:
-        distance = geodesic(ground.earth, place[r, 0], place[r, 1], place[r, 2], cx, cy, cz)
-    else:
-        distance = math.hypot(x - cx, y - cy)
+    radius, distance = regions.radius[i], from_centre(regions, i, at, place, r, ground)
     if across == np.inf:
-        return 1.0 if distance <= radius + 1e-9 * max(1.0, radius) else 0.0
+        return 1.0 if reaches(radius, distance) else 0.0
     if spread.shape[1] < 3:
         return ball_probability(distance, spread[r, 0], radius, 2)
     xx, xy, yy = spread[r, 0], spread[r, 1], spread[r, 2]
+    cx, cy, cz = regions.centre[i, 0], regions.centre[i, 1], regions.centre[i, 2]
     if not ground.on_earth:
         return plane_probability(x - cx, y - cy, xx, xy, yy, radius)
     east, north = heading(ground.earth, place[r, 0], place[r, 1], place[r, 2], cx, cy, cz)
