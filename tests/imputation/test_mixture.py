@@ -87,18 +87,21 @@ def said(chance: np.random.Generator, n: int, truth: Any, off: float) -> Judged:
     return Judged(values, shares, first, truth, *found)
 
 
-def drawn(seed: int, n: int, many: int, rounds: int) -> dict[str, list[Judged]]:
+def drawn(seed: int, n: int, many: int, rounds: int) -> dict[str, dict[int, Judged]]:
     """What several imputers said of the same values."""
     chance = np.random.default_rng(seed)
     truths = [chance.normal(size=n) for _ in range(rounds)]
     offs = 0.5 + chance.random(many)
-    return {f"p{i}": [said(chance, n, truth, off) for truth in truths] for i, off in enumerate(offs)}
+    return {
+        f"p{i}": {number: said(chance, n, truth, off) for number, truth in enumerate(truths)}
+        for i, off in enumerate(offs)
+    }
 
 
-def crps_of(parts: dict[str, list[Judged]], weights: dict[str, float]) -> float:
+def crps_of(parts: dict[str, dict[int, Judged]], weights: dict[str, float]) -> float:
     """The mean CRPS of a mixture, its samples put together one by one."""
     found = []
-    for i, one in enumerate(next(iter(parts.values()))):
+    for i, one in next(iter(parts.values())).items():
         for k in range(len(one.truth)):
             own = [
                 (of, said[i], slice(*said[i].first[k : k + 2]))
@@ -113,7 +116,7 @@ def crps_of(parts: dict[str, list[Judged]], weights: dict[str, float]) -> float:
 
 @given(st.integers(0, 10_000), st.integers(1, 12))
 def test_how_far_two_are_apart_is_the_mean_over_all_pairs_of_samples(seed: int, n: int) -> None:
-    (one,), (other,) = drawn(seed, n, 2, 1).values()
+    one, other = (rounds[0] for rounds in drawn(seed, n, 2, 1).values())
     for i, found in enumerate(apart(one, other).tolist()):
         (x, v), (y, w) = (
             (of.values[of.first[i] : of.first[i + 1]], of.shares[of.first[i] : of.first[i + 1]]) for of in (one, other)
@@ -162,17 +165,26 @@ def test_of_the_same_twice_one_is_enough() -> None:
 
 def test_an_imputer_without_a_finite_score_is_alone_only_where_all_are() -> None:
     finite = drawn(1, 4, 1, 1)["p0"]
-    nan = [
-        Judged(one.values * np.nan, one.shares, one.first, one.truth, one.off * np.nan, one.spread) for one in finite
-    ]
+    one = finite[0]
+    nan = {0: Judged(one.values * np.nan, one.shares, one.first, one.truth, one.off * np.nan, one.spread)}
     assert stacked({"a": nan, "b": finite}) == {"b": 1.0}
     assert stacked({"a": nan, "b": nan}) == {"a": 1.0}
 
 
-def test_an_imputer_that_was_not_tried_in_all_rounds_has_no_part() -> None:
-    parts = drawn(2, 6, 2, 2)
-    assert stacked({"p0": parts["p0"], "p1": parts["p1"][:1]}) == {"p0": 1.0}
-    assert stacked({"p0": parts["p0"][:1], "p1": parts["p1"]}) == {"p1": 1.0}
+@given(st.integers(0, 10_000))
+def test_rounds_that_not_all_have_do_not_count(seed: int) -> None:
+    parts = drawn(seed, 6, 2, 3)
+    weights = stacked({"p0": parts["p0"], "p1": {k: parts["p1"][k] for k in (0, 2)}})
+    assert sum(weights.values()) == pytest.approx(1.0)
+    if len(weights) == 2:
+        kept = {name: {k: rounds[k] for k in (0, 2)} for name, rounds in parts.items()}
+        for own in np.linspace(0.0, 1.0, 9).tolist():
+            assert crps_of(kept, weights) <= crps_of(kept, {"p0": own, "p1": 1.0 - own}) + 1e-9
+
+
+def test_imputers_without_a_round_in_common_are_not_mixed() -> None:
+    few, many = (drawn(3, n, 1, 1)["p0"][0] for n in (3, 8))
+    assert len(stacked({"a": {0: few}, "b": {1: many}})) == 1
 
 
 def test_what_is_judged_is_what_is_filled() -> None:

@@ -129,9 +129,9 @@ class AutoImputer:
         missing = np.isnan(values)
         self.scores, self.dropped, self.copies, self.own_copies = {}, {}, 0, 0
         found: dict[str, list[Score]] = {}
-        said: dict[str, list[Judged]] = {}
+        said: dict[str, dict[int, Judged]] = {}
         rounds = _taken_out(missing)
-        for hopeless, (taken, shift) in zip(_HOPELESS, rounds, strict=False):
+        for number, (hopeless, (taken, shift)) in enumerate(zip(_HOPELESS, rounds, strict=False)):
             masked = np.where(taken, np.nan, values)
             rows = np.asarray(taken.any(axis=1))
             around = {name: _lacking_too(*other, time, rows, shift) for name, other in (beside or {}).items()}
@@ -148,7 +148,7 @@ class AutoImputer:
                 except BadArgument as reason:
                     self.dropped[name] = str(reason)
                 else:
-                    said.setdefault(name, []).append(one)
+                    said.setdefault(name, {})[number] = one
                     found.setdefault(name, []).append(score_of(one))
         self.scores = {name: pooled(scores) for name, scores in found.items() if name not in self.dropped}
         if not self.scores:

@@ -28,25 +28,33 @@ _TRIED, _MOST = 5, 4  # imputers to choose from, and chosen: each takes its time
 _LEAST = 0.05  # weight of a part
 
 
-def stacked(said: Mapping[str, Sequence[Judged]]) -> dict[str, float]:
+def stacked(said: Mapping[str, Mapping[int, Judged]]) -> dict[str, float]:
     """The weights by which several imputers together say best what was masked, by CRPS, the heaviest first.
 
-    ``said`` are the rounds of each, of the same values for those with as many rounds as any; others have no part. The
-    CRPS of a mixture is quadratic in its weights: the mean difference off the truth, less half of that between parts.
+    ``said`` is by the number of a round, in each of which all say the same values. Those near the best are compared in
+    the rounds that all of them have. The CRPS of a mixture is quadratic in its weights: the mean difference off the
+    truth, less half of that between parts.
     """
-    most = max(len(rounds) for rounds in said.values())
-    holes = sum(len(one.truth) for one in max(said.values(), key=len))
-    score = {name: _score(rounds) if len(rounds) == most else np.inf for name, rounds in said.items()}
-    best = min(score.values())
-    if not np.isfinite(best) or holes == 0:
-        return {min(score, key=lambda name: score[name]): 1.0}
-    near = sorted((name for name in score if score[name] <= _FAR * best), key=lambda name: score[name])[:_TRIED]
-    off = np.array([_mean([one.off for one in said[name]]) for name in near])
-    between = np.diag([_mean([one.spread for one in said[name]]) for name in near])
+    score = {name: _score(list(of.values())) for name, of in said.items()}
+    order = sorted(score, key=lambda name: score[name])
+    first, best = order[0], score[order[0]]
+    if not np.isfinite(best):
+        return {first: 1.0}
+    near: list[str] = []
+    common = set(said[first])
+    for name in order:
+        if score[name] <= _FAR * best and len(near) < _TRIED and common & said[name].keys():
+            near.append(name)
+            common &= said[name].keys()
+    rounds = sorted(common)
+    if sum(len(said[first][number].truth) for number in rounds) == 0:
+        return {first: 1.0}
+    off = np.array([_mean([said[name][number].off for number in rounds]) for name in near])
+    between = np.diag([_mean([said[name][number].spread for number in rounds]) for name in near])
     for i in range(len(near)):
         for j in range(i):
-            both = zip(said[near[i]], said[near[j]], strict=True)
-            between[i, j] = between[j, i] = _mean([apart(*pair) for pair in both])
+            both = [apart(said[near[i]][number], said[near[j]][number]) for number in rounds]
+            between[i, j] = between[j, i] = _mean(both)
     weights = least(off, between, _MOST)
     weights = np.where(weights >= min(_LEAST, weights.max()), weights, 0.0)
     found = {name: float(of) for name, of in zip(near, weights / weights.sum(), strict=True) if of > 0.0}
