@@ -16,6 +16,7 @@
     python -m benchmarks.similarity_join --quick --json | python -m tools.figures
     python -m benchmarks.sensor_join --quick --json | python -m tools.figures
     python -m benchmarks.incomplete_join --quick --json | python -m tools.figures
+    python -m benchmarks.imperfect --quick --json | python -m tools.figures
     python -m benchmarks.network --quick --json | python -m tools.figures
     python -m tools.figures run.log
 
@@ -319,6 +320,26 @@ RUNS = (
                 "≤ 1.5",
             ),
             "spark_of_complete": ("rows/s on Spark with a hole in every tenth row / of complete rows", "≥ 0.5"),
+        },
+    ),
+    Run(
+        "imperfect",
+        "python -m benchmarks.imperfect --quick --json",
+        {
+            "auto_of_best_gaps": (
+                'CRPS of `imputer="auto"` / of the best imputer it may choose',
+                "≤ 1.05",
+            ),
+            "ece_max": ("expected calibration error of pairs with a filled row", "≤ 0.06"),
+            "f_gap_min": ('F-score by `"auto"` less that of the best of nine others', "≥ -0.01"),
+            "f_gap_min_at_half": ("the same, of pairs with a probability of 0.5 and more alone", "—"),
+            "auto_seconds_of_knn": ('seconds of `"auto"` / of KNN over neighbouring times', "≤ 10"),
+            "best_prediction_of_still": (
+                "error of the best prediction of a region's place, one to six hours on / of standing still",
+                "≤ 0.9",
+            ),
+            "unlike_f": ("F-score of the recipe for readings unlike their neighbours, planted faults", "≥ 0.9"),
+            "unlike_f_of_rolling": ("of the best of a rolling z-score and a rolling median", "—"),
         },
     ),
     Run(
