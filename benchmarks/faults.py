@@ -3,8 +3,8 @@
 Figures: ``kills`` of drivers with their JVM, of Python workers, of a broker and a database, over several ``kinds`` of
 job and ``sinks``; rows ``lost`` and ``doubled`` against undisturbed runs, where a Kafka message counts once for each
 ``message_id``; ``soak_lag_recovered`` (1: what had piled up in bursts of 3 times the load was worked off) and
-``soak_rss_growth`` (second half over first, of workers and of the heap after a collection), at 80 % of the capacity
-that was measured before; ``batch_cost_with_100k_files`` in the sink's folder over that of an empty one;
+``soak_rss_growth`` (second half over first, lower quartiles, of workers and heap after a collection), at 80 %
+of the capacity measured before; ``batch_cost_with_100k_files`` in the sink's folder over that of an empty one;
 ``first_batch_fresh_worker_s`` from the start of an executor on a cluster's worker that has nothing; and
 ``upgrade_resumes`` (1: checkpoints of every older format go on exactly).
 

@@ -13,7 +13,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import mean, median, quantiles
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,8 @@ from benchmarks.servers import HOST, Cluster, Unavailable, wait_until
 from tests.fixtures import checkpoints
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
 
 Figures = dict[str, float | None]
@@ -192,24 +194,25 @@ def soak(folder: Path, seconds: float) -> Figures:
         left = watch.fed - watch.done
         query.stop()
     recovered = left <= 5 * rate  # what is in flight: rows of five seconds
-    growth = [_growth([sample[i] for sample in watch.held]) for i in range(2)]
+    held = [[sample[i] for sample in watch.held] for i in range(2)]
+    growth, by_means = ([_growth(samples, of) for samples in held] for of in (_lower_quartile, mean))
     say(
         f"{rate:,.0f} rows/s, {watch.fed:,} fed, {left:,} left, most {max(lag for _, lag in watch.lags):,}; "
-        f"workers grew by {growth[0]:.3f}, the heap by {growth[1]:.3f}"
+        f"workers grew by {growth[0]:.3f}, the heap by {growth[1]:.3f}; by means {by_means[0]:.3f}, {by_means[1]:.3f}"
     )
     return {"soak_lag_recovered": float(recovered), "soak_rss_growth": max(growth)}
 
 
-def _growth(samples: list[float]) -> float:
-    """The second half over the first; the first tenth, in which code is compiled and caches fill, left out.
-
-    By what a quarter of the samples are below: in a third of them files are being written, whose buffers of 70 MB each
-    are no growth. What grows stands in every sample.
-    """
+def _growth(samples: list[float], of: Callable[[list[float]], float]) -> float:
+    """The second half over the first; the first tenth, in which code is compiled and caches fill, left out."""
     samples = samples[len(samples) // 10 :]
     half = len(samples) // 2
-    first, second = (quantiles(part, n=4)[0] for part in (samples[:half], samples[half:]))
-    return second / first
+    return of(samples[half:]) / of(samples[:half])
+
+
+def _lower_quartile(samples: list[float]) -> float:
+    """What stays: other samples hold buffers of files that are being written, by chance more of one half."""
+    return quantiles(samples, n=4)[0]
 
 
 def _took(watch: _Watch, figures: dict[str, Any]) -> None:

@@ -105,7 +105,7 @@ def _keep() -> None:
 
 
 def keep_memory() -> None:
-    """Let this process and its workers keep what they free, where the C library can be told to.
+    """Let this process and its workers keep what they free, where the C library has a setting for that.
 
     Arrays of some megabytes come and go with every micro-batch. Each would have new pages from the system, whose first
     touch costs more than what is done with them.
