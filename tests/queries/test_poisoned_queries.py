@@ -254,6 +254,36 @@ def test_a_query_that_cannot_be_evaluated_is_removed_and_reported() -> None:
     )
 
 
+@pytest.mark.parametrize("probability", [None, 0.3])
+def test_parts_of_rows_make_no_difference(probability: float | None) -> None:
+    """A query that fails in one part has no answers in others of its block, whichever thread came first."""
+    n, rng = 500, np.random.default_rng(3)
+    x = np.round(rng.normal(size=n), 1)
+    y = np.where(np.arange(n) == n // 2, 99.0, x)
+    rows = pa.table({"k": np.arange(n), "t": np.arange(n), "x": x, "y": y})
+    regions = [f"x > {low}" for low in (-1, 0, 0.5)] + ["x * x > 0.5", "y / (y - 99) > 0", "x * y < 0.2 AND x > 0"]
+    value = ap.Exact("x") if probability is None else ap.Gaussian("x", sigma=0.3)
+    stream, found = ap.Stream(rows, key="k", time="t", value=value), []
+    holds = Template.holds
+
+    def failing(made: Template, columns: Any, given: Any) -> Any:
+        if any(name == "y" and (99.0 in values.data) for name, values in columns.items()) and len(columns) == 1:
+            raise ZeroDivisionError("no luck")
+        return holds(made, columns, given)
+
+    for part, threads in ((1 << 14, 1), (32, 1), (32, 3), (7, 3)):
+        with (
+            mock.patch.object(Template, "holds", failing),
+            mock.patch("appulse.engines.queries.call._PART", part),
+        ):
+            options = ap.Options(threads=threads)
+            result = ap.match_queries(stream, _queries(regions), probability=probability, options=options)
+        assert ap.rejects(result)["values"].to_pylist() == ['{"query": 4, "condition": "y / (y - 99) > 0"}']
+        found.append(result)
+    assert set(found[0]["query"].to_pylist()) == {0, 1, 2, 3, 5}
+    assert all(one.equals(found[0]) for one in found)
+
+
 def test_a_query_that_cannot_be_boxed_is_its_own_reject() -> None:
     with mock.patch("appulse.queries.templates.keys.no_value", side_effect=RuntimeError("no boxes")):
         found = ap.match_queries(_stream(), _queries(["x > 2", "y IS NULL", "y > 0", "x > 0"]))

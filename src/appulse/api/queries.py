@@ -61,8 +61,8 @@ def match_queries(
       answered as it comes, with 1 in a last column ``change``, and once more with -1 if it is withdrawn within the
       stream's lateness.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
-    * ``options``: for the size of the output, and partitions; see `Options`. More queries over one Spark frame than a
-      worker can hold are held in parts that lie apart in space.
+    * ``options``: for the size of the output, partitions and threads; see `Options`. More queries over one Spark
+      frame than a worker can hold are held in parts that lie apart in space.
 
     Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns ``query,
     key, time, probability``, and ``values`` (JSON) with ``select``: a row per (query, row), in the order of rows. Over
@@ -126,7 +126,7 @@ def _matched(given: Sequence[Stream[Any]], frame: Any, settings: dict[str, Any])
         result = several.answers({one.name: table for one, table in zip(several.call.encodings, tables, strict=True)})
         return remember(result, several.rejects(), several.call)
     call = resolve_queries(given[0], tables[0], asked.schema, **settings)
-    engine = LocalQueries(call)
+    engine = LocalQueries(call, settings["options"].threads)
     engine.change(asked)
     result = engine.push(tables[0])
     return remember(result, engine.rejects(), call)
@@ -264,7 +264,8 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
         streams = self._left()
         tables = [_with_columns(shown[name], self._schema(name, [shown])) for name in self._streams]
         if len(streams) == 1:
-            return LocalQueries(resolve_queries(streams[0], tables[0], self._first.schema, **self._settings))
+            call = resolve_queries(streams[0], tables[0], self._first.schema, **self._settings)
+            return LocalQueries(call, self._settings["options"].threads)
         return LocalWindowQueries(resolve_window_queries(streams, tables, self._first.schema, **self._settings))
 
     def _feed(self, engine: LocalQueries | LocalWindowQueries, tables: Frames) -> pa.Table:

@@ -35,7 +35,7 @@ USED_BY = {
     "partitions": _ON_TILES,
     "max_output": (*_ON_TILES, "ask"),
     "max_component": ("assign",),
-    "threads": ("encounters", "fence_events", *_TABLES, *_HELD),
+    "threads": ("encounters", "fence_events", "match_queries", "ask", *_TABLES, *_HELD),
     "audit": _TABLES,
 }
 

@@ -12,6 +12,7 @@ from appulse.kernels.clipped_discs import clipped_discs
 from appulse.kernels.gaussian import interval_masses
 from appulse.kernels.near_regions import Readings
 from appulse.kernels.normal_boxes import box_masses
+from appulse.model.batch import Batch
 from appulse.model.positions import centred
 from appulse.queries.clipping import clipped
 from appulse.queries.keys import doubles_of
@@ -91,13 +92,17 @@ class Normals:
         return WideRows(self.columns, self.time, wide)
 
 
-@dataclass(frozen=True)
-class Matched:
+@dataclass(frozen=True, slots=True)
+class Matched(Batch):
     """Rows, the queries each satisfies by slot, and with what probability."""
 
     row: NDArray[np.int64]
     slot: NDArray[np.int32]
     probability: NDArray[np.float64]
+
+    def sorted(self) -> Matched:
+        """By row and slot."""
+        return self.take(np.argsort(_pairs(self.row, self.slot), kind="stable"))
 
 
 def match(queries: QuerySet, points: Points, threshold: float | None, *, normal: bool = True) -> Matched:
@@ -105,11 +110,12 @@ def match(queries: QuerySet, points: Points, threshold: float | None, *, normal:
 
     Not ``normal``: without the queries that `match_normals` answers.
     """
-    queries.tidy()
-    found, slots = queries.match(points.rows, points.n, counted=points.owner is None, normal=normal)
+    found, slots = queries.match(points.rows, points.n, counted=False, normal=normal)
     if points.owner is None or points.weight is None:
-        return _ordered(Matched(found.astype(np.int64), slots, np.ones(len(slots))))
-    return _summed(queries, points.owner[found], slots, points.weight[found], threshold)
+        pairs = _pairs(found, slots)
+        pairs.sort()  # trees, and clusters of points, give them in orders of their own
+        return Matched(pairs >> 32, _slots(pairs), np.ones(len(pairs)))
+    return _summed(points.owner[found], slots, points.weight[found], threshold)
 
 
 def reach_of(queries: QuerySet, threshold: float | None, *, copied: bool) -> float:
@@ -121,7 +127,6 @@ def reach_of(queries: QuerySet, threshold: float | None, *, copied: bool) -> flo
 
 def match_normals(queries: QuerySet, rows: Normals, threshold: float | None) -> Matched:
     """The same of rows with normal errors, exactly: for queries that are products over columns, or regions."""
-    queries.tidy()
     copied = rows.copied
     alone = _in_regions(queries, rows, threshold)
     wide = rows.wide(reach_of(queries, threshold, copied=copied))
@@ -148,7 +153,7 @@ def match_normals(queries: QuerySet, rows: Normals, threshold: float | None) -> 
     if alone is not None:
         owner, slots = np.concatenate([owner, alone.row]), np.concatenate([slots, alone.slot])
         probability = np.concatenate([probability, alone.probability])
-    return _summed(queries, owner, slots, probability, threshold)
+    return _summed(owner, slots, probability, threshold)
 
 
 def _in_ranges(
@@ -225,31 +230,27 @@ def _in_regions(queries: QuerySet, rows: Normals, threshold: float | None) -> Fo
 
 
 def _summed(
-    queries: QuerySet,
     owner: NDArray[np.int64],
     slots: NDArray[np.int32],
     weight: NDArray[np.float64],
     threshold: float | None,
 ) -> Matched:
     """Pairs of rows and queries by the weight of all their parts."""
-    distinct, which = np.unique(owner << 32 | slots, return_inverse=True)
+    distinct, which = np.unique(_pairs(owner, slots), return_inverse=True)
     probability = np.bincount(which, weights=weight, minlength=len(distinct))
     stays = probability >= threshold if threshold is not None else probability > 0.0
     distinct = distinct[stays]
-    slots = (distinct & 0xFFFFFFFF).astype(np.int32)
-    queries.count(slots)  # rows, not their samples
-    return Matched(distinct >> 32, slots, np.minimum(probability[stays], 1.0))
+    return Matched(distinct >> 32, _slots(distinct), np.minimum(probability[stays], 1.0))
 
 
 def both(one: Matched, other: Matched) -> Matched:
-    """Answers of two kinds of queries, by row."""
-    parts = (np.concatenate(own) for own in zip(*((m.row, m.slot, m.probability) for m in (one, other)), strict=True))
-    return _ordered(Matched(*parts))
+    """Answers of two kinds of queries, by row and slot."""
+    return Matched.concat([one, other]).sorted()
 
 
-def _ordered(matched: Matched) -> Matched:
-    """By row; clusters of points come back in another order."""
-    if (np.diff(matched.row) >= 0).all():
-        return matched
-    order = np.argsort(matched.row, kind="stable")
-    return Matched(matched.row[order], matched.slot[order], matched.probability[order])
+def _pairs(rows: NDArray[np.int64] | NDArray[np.int32], slots: NDArray[np.int32]) -> NDArray[np.int64]:
+    return rows.astype(np.int64) << 32 | slots
+
+
+def _slots(pairs: NDArray[np.int64]) -> NDArray[np.int32]:
+    return (pairs & 0xFFFFFFFF).astype(np.int32)

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -271,6 +272,7 @@ class BoxIndex:
         self._trees: list[Tree] = []
         self._waiting: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]] = []
         self._building: _Building | None = None
+        self._lock = Lock()  # held by who puts other trees in place: several threads may look boxes up
         #: The thread, which starts with its first work, and ends with the index.
         self.pool = ThreadPoolExecutor(1, thread_name_prefix="appulse-queries")
 
@@ -299,17 +301,16 @@ class BoxIndex:
         self, keys: NDArray[np.int64], alive: NDArray[np.bool_] | None = None, cluster: int | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The boxes that points lie in, as (point, entry) pairs, those of entries that are alive."""
-        self._settle(len(keys), alive)
-        parts = [tree.match(keys, cluster) for tree in self._trees]
+        parts = [tree.match(keys, cluster) for tree in self._settle(len(keys), alive)]
         points, entries = (np.concatenate([np.empty(0, np.int32), *(part[i] for part in parts)]) for i in range(2))
         stays = _staying(entries, alive)
         return (points, entries) if stays.all() else (points[stays], entries[stays])
 
     def meeting(self, lows: NDArray[np.int64], highs: NDArray[np.int64], alive: NDArray[np.bool_] | None = None) -> Met:
         """The boxes that rows, boxes of keys (axes, n) themselves, meet: those of entries that are alive."""
-        self._settle(len(lows), alive)
+        trees = self._settle(len(lows), alive)
         none, bounds = np.empty(0, np.int32), [np.empty(0, np.int64)] * len(lows)
-        found = Met.concat([Met(none, none, bounds, bounds), *(tree.meeting(lows, highs) for tree in self._trees)])
+        found = Met.concat([Met(none, none, bounds, bounds), *(tree.meeting(lows, highs) for tree in trees)])
         return found.filter(_staying(found.entries, alive))
 
     def boxes(self, axes: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
@@ -333,18 +334,20 @@ class BoxIndex:
         self._settle(axes, alive)
         self._finish(wait=True)
 
-    def _settle(self, axes: int, alive: NDArray[np.bool_] | None) -> None:
-        self._finish(wait=False)
-        self._plant(axes)
-        if self._building is None:
-            self._merge(axes, alive)
+    def _settle(self, axes: int, alive: NDArray[np.bool_] | None) -> tuple[Tree, ...]:
+        with self._lock:
+            self._finish(wait=False)
+            self._plant(axes)
+            if self._building is None:
+                self._merge(axes, alive)
+            return tuple(self._trees)
 
     def _plant(self, axes: int) -> None:
         """Make a tree of what waits."""
         if self._waiting:
-            parts, self._waiting = self._waiting, []
-            wide = [(*_widened(lows, highs, axes), entries) for lows, highs, entries in parts]
+            wide = [(*_widened(lows, highs, axes), entries) for lows, highs, entries in self._waiting]
             self._trees.append(Tree(*_joined(wide)))
+            self._waiting = []  # last: other threads see at any time that there are boxes
 
     def _merge(self, axes: int, alive: NDArray[np.bool_] | None) -> None:
         """Make one tree of the last ones, until each is some times as large as the next and holds few that are gone."""

@@ -128,6 +128,12 @@ class QueryRegions:
         at = self.of(slots)
         return {name: (low[at], high[at]) for name, (low, high) in _bounds(self.arrays).items()}
 
+    def expect(self, readings: int) -> None:
+        """So many readings are about to be looked up, perhaps by several threads."""
+        if self:
+            self._held.expect(readings)
+            self._held.search  # noqa: B018 - made here, once
+
     def covering(self, at: NDArray[np.float64]) -> Found:
         """Exact places (n, 2) and the queries whose regions cover them."""
         return self.around(_exact_readings(at, self.earth), 1.0, 0.0)
@@ -140,7 +146,6 @@ class QueryRegions:
         """
         asked = -1.0 if least is None else least
         free = 0.0 if least is None or not 0.0 < least < 1.0 else np.sqrt(-2.0 * np.log(least))
-        self._held.expect(len(readings.at))
         around, ground = Reach(reach, min(reach, free) + 0.01), ground_of(self.earth)
         row, region, probability = matches(self.arrays, self._held.search, readings, asked, around, ground, turns)
         return Found(row, self._slots[region], probability)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from appulse.queries.outcomes import Added, Failed, Refused, reason_of
 from appulse.queries.places import PLACE_X, PLACE_Y
 from appulse.queries.regions import QueryRegions
 from appulse.queries.rows import TIME, Rows, each_once
-from appulse.queries.slots import ALIVE, GrowingColumn, SlotsByKey, as_keys, last_of_each, taken
+from appulse.queries.slots import ALIVE, GrowingColumn, SlotsByKey, as_keys, last_of_each, taken, with_newer
 from appulse.queries.templates import MOST_BOXES, Boxes, Template, Texts, alone, template
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from appulse.queries.keys import Range
     from appulse.queries.places import Place
     from appulse.queries.regions import Found, GivenRegions
-
-Number = TypeVar("Number", np.int32, np.int64)
 
 # What is known of a query beside whether it stands, as bits.
 _EXACT, _SEVERAL, _NORMAL, _ALONE = np.uint8(2), np.uint8(4), np.uint8(8), np.uint8(16)
@@ -78,6 +77,7 @@ class QuerySet:
         self._tested = np.empty(0, np.uint32)  # as long as all boxes say it all, there are none
         self._size = self._alive = 0
         self._failed: list[Failed] = []
+        self._lock = Lock()  # held by who writes down what several threads find out
         self._smaller: Smaller | None = None
 
     def __len__(self) -> int:
@@ -148,8 +148,8 @@ class QuerySet:
         self.regions.number(slots[at], self._size)
         for name in bounds or {}:
             self._axes.setdefault(name, len(self._axes))
-        self.labels = self._noted(self.labels, labels, rows[good], 0)
-        self.until = self._noted(self.until, until, rows[good], MOST)
+        self.labels = with_newer(self.labels, labels, rows[good], self._size, 0)
+        self.until = with_newer(self.until, until, rows[good], self._size, MOST)
         never, lanes = [], np.full(len(keys), -1)
         for one in made:
             kept = np.flatnonzero(slots[one.members] >= 0)
@@ -277,9 +277,10 @@ class QuerySet:
 
     def _test(self, slots: NDArray[np.int32]) -> None:
         """The boxes of these queries do not say it all: their conditions are asked."""
-        if len(self._tested) < self._size:
-            self._tested = np.concatenate([self._tested, np.zeros(self._size - len(self._tested), np.uint32)])
-        np.add.at(self._tested, slots, np.uint32(1))
+        with self._lock:
+            if len(self._tested) < self._size:
+                self._tested = np.concatenate([self._tested, np.zeros(self._size - len(self._tested), np.uint32)])
+            np.add.at(self._tested, slots, np.uint32(1))
 
     def find(self, keys: pa.Array) -> NDArray[np.int64]:
         """The slots of the queries with these keys that stand."""
@@ -339,6 +340,15 @@ class QuerySet:
         """Build the index, now."""
         self.tidy(wait=True)
         self._index.settle(len(self._axes), self._living)
+
+    def expect(self, rows: int) -> None:
+        """So many rows are about to be matched, perhaps by several threads: what changes slots is made before."""
+        self.tidy()
+        self.regions.expect(rows)
+
+    def stand(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Whether queries have not been removed since."""
+        return (self._state[slots] & ALIVE).astype(bool)
 
     def tidy(self, *, wait: bool = False) -> None:
         """Take over what a thread has made ready, or is about to, if asked to ``wait``; slots change."""
@@ -484,16 +494,6 @@ class QuerySet:
         self._special |= not exact.all() or bool((possible > 1).any())
         return np.flatnonzero(possible == 0)
 
-    def _noted(
-        self, known: NDArray[Number], given: NDArray[Number] | None, rows: NDArray[np.int64], free: int
-    ) -> NDArray[Number]:
-        """Numbers by slot, with those of the queries just taken in; none as long as nobody gives any."""
-        if given is None and not len(known):
-            return known
-        own = np.full(len(rows), free, known.dtype) if given is None else given[rows]
-        before = np.full(self._size - len(rows) - len(known), free, known.dtype)
-        return np.concatenate([known, before, own])
-
     def _offers(self, axis: str) -> bool:
         """Whether there is room for an axis that is the order of two columns."""
         return axis in self._axes or len(self._axes) < _MOST_AXES
@@ -571,8 +571,16 @@ class QuerySet:
     def _fail(self, slot: np.int32, error: Exception) -> None:
         """Forget a query that cannot be evaluated; the slots of the others stay as they are."""
         at = np.array([slot], np.int64)
-        self._failed.append(Failed(self.keys(at.astype(np.int32)), self.texts(at.astype(np.int32)), reason_of(error)))
-        self._forget(at)
+        key, text = self.keys(at.astype(np.int32)), self.texts(at.astype(np.int32))
+        with self._lock:
+            if self._state[slot] & ALIVE:  # another thread may have found it out as well
+                self._failed.append(Failed(key, text, reason_of(error)))
+                self._forget(at)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether queries were removed since the last call of `failed`."""
+        return bool(self._failed)
 
     def failed(self) -> list[Failed]:
         """The queries that were removed because their conditions could not be evaluated, each reported once."""

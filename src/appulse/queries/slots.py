@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,24 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+Number = TypeVar("Number", np.int32, np.int64)
+
 #: The bit of a slot's state that says that its query stands.
 ALIVE = np.uint8(1)
 _RATIO = 4  # runs of hashes are this many times as long as the next, at least, and parts of columns up to a length
 _PART = 1 << 16
 _LARGE = 1 << 22  # bytes: rows of so many stay a part of their own
+
+
+def with_newer(
+    known: NDArray[Number], given: NDArray[Number] | None, rows: NDArray[np.int64], size: int, free: int
+) -> NDArray[Number]:
+    """Numbers by slot, up to ``size``, with those of the queries last taken in; none as long as nobody gives any."""
+    if given is None and not len(known):
+        return known
+    own = np.full(len(rows), free, known.dtype) if given is None else given[rows]
+    before = np.full(size - len(rows) - len(known), free, known.dtype)
+    return np.concatenate([known, before, own])
 
 
 def plain_key(kind: pa.DataType) -> pa.DataType:

@@ -35,6 +35,7 @@ from appulse.model.strings import encode
 from appulse.model.times import from_micros, is_number, is_time, to_micros
 from appulse.model.uncertainty import is_certain
 from appulse.operators.output import Output, Watch
+from appulse.operators.workers import Workers, cores
 from appulse.queries.condition import parse
 from appulse.queries.index import MOST
 from appulse.queries.places import place_of
@@ -55,8 +56,9 @@ if TYPE_CHECKING:
     from appulse.queries.places import Place
 
 ADD, REMOVE = "add", "remove"
-# Rows are matched in parts: the first of so many, or of so many pairs of rows and queries, and then of as many as have
-# about so many answers.
+# Rows are matched in blocks: the first of so many, or of so many pairs of rows and queries, and then of as many as have
+# about so many answers. A block is matched in parts, each by one thread and within its cache.
+_PART = 1 << 14
 _ROWS_FIRST, _ROWS_LEAST, _PAIRS_AT_ONCE, _ANSWERS_AT_ONCE = 4096, 64, 1 << 26, 1 << 23
 #: Columns of a frame of queries.
 CONDITION, CHANGE, SELECT, UNTIL = "condition", "change", "select", "until"
@@ -228,8 +230,8 @@ def checked_changes(table: pa.Table, call: QueryCall) -> pa.Table:
 class LocalQueries:
     """Standing queries in process: changes and rows in, answers out."""
 
-    def __init__(self, call: QueryCall) -> None:
-        self.call = call
+    def __init__(self, call: QueryCall, threads: int | None = 1) -> None:
+        self.call, self._workers = call, Workers(threads or cores())
         self.queries = call.query_set()
         self._selected: dict[str | None, tuple[str, ...]] = {None: ()}
         self._rejects: list[pa.Table] = []
@@ -279,17 +281,28 @@ class LocalQueries:
         begin, watch = 0, Watch(len(table), _answered)
         size = min(_ROWS_FIRST, max(_ROWS_LEAST, _PAIRS_AT_ONCE // max(1, len(self.queries))))
         while begin < len(table) or not answers:
-            rows, refused = checked(table.slice(begin, size), self.call.encoding, self.call.columns)
-            found = matched(self.queries, rows, self.call.encoding, self.call.threshold)
-            self._doubt(rows)
-            watch.add(len(found.slot))
-            output.add(len(found.slot))
-            answers.append(self.answers(rows, found))
-            rejects.append(refused)
+            block = table.slice(begin, size)
+            self.queries.expect(len(block))
+            parts = [block.slice(i, _PART) for i in range(0, max(1, len(block)), _PART)]
+            judged = self._workers.map(self._match, parts)
+            if self.queries.has_failed:  # in one part, and perhaps before it matched in another
+                judged = [(rows, found.filter(self.queries.stand(found.slot)), bad) for rows, found, bad in judged]
+            for rows, found, _ in judged:
+                self._doubt(rows)
+                self.queries.count(found.slot)
+                watch.add(len(found))
+                output.add(len(found))
+            answers += self._workers.map(lambda one: self.answers(*one[:2]), judged)
+            rejects += [refused for *_, refused in judged]
             # What comes next has about as many answers a row, and never more than there is room for.
             a_row = max(1.0, 2.0 * watch.made / (begin + size))
             begin, size = begin + size, max(_ROWS_LEAST, int(_ANSWERS_AT_ONCE / a_row))
         return pa.concat_tables(answers), pa.concat_tables(rejects)
+
+    def _match(self, table: pa.Table) -> tuple[ValidRows, Matched, pa.Table]:
+        """Rows that can be used, the queries they satisfy, and rejects of the others."""
+        rows, refused = checked(table, self.call.encoding, self.call.columns)
+        return rows, matched(self.queries, rows, self.call.encoding, self.call.threshold), refused
 
     def _doubt(self, rows: ValidRows) -> None:
         """Look at the first rows, whether latitude and longitude are swapped."""
