@@ -8,7 +8,7 @@ import numpy as np
 
 from appulse.arguments import Attributes, checked, whole
 from appulse.imputation.in_time import Rescaled, Wanted, neighbours
-from appulse.imputation.samples import Choices, expanded
+from appulse.imputation.samples import Choices, evenly, expanded
 from appulse.imputation.simple import SimpleFill
 from appulse.kernels import lines as kernels
 from appulse.model.filled import Fill
@@ -68,20 +68,20 @@ class _Interpolated:
         if len(values) == 0:
             return expanded(values, lambda *_: [])
         series = _Series(values, time, group, self.k, wanted)
+        if self.joint:
+            return evenly(values, lambda holes, rows: series.samples(rows, holes, together=True), wanted)
 
         def choices(holed: Floats, holes: Ints, rows: Ints) -> list[Choices]:
             n = len(holed)
-            samples = series.samples(rows, holes, together=self.joint)
+            samples = series.samples(rows, holes, together=False)
             begin, count = np.arange(n) * self.k, np.full(n, self.k)
             shares, way = np.full(n * self.k, 1.0 / self.k), np.zeros(n, np.int64)
-            if self.joint:
-                return [Choices(holes, begin, count, samples.reshape(-1, len(holes)), shares, way)]
             return [
                 Choices(np.array([hole]), begin, count, samples[:, :, i].reshape(-1, 1), shares, way)
                 for i, hole in enumerate(holes.tolist())
             ]
 
-        return expanded(values, choices, None if self.joint else _MOST_SAMPLES, wanted)
+        return expanded(values, choices, _MOST_SAMPLES, wanted)
 
 
 class _Series:

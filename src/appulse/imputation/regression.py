@@ -9,7 +9,7 @@ import numpy as np
 from appulse.arguments import Attributes, Count, checked
 from appulse.imputation.learning import MOST_SEEN, closest, correlations, learnable
 from appulse.imputation.repository import Repository, in_deviations, units
-from appulse.imputation.samples import Choices, every_third, expanded, unknown
+from appulse.imputation.samples import evenly, every_third
 from appulse.imputation.simple import SimpleFill
 from appulse.kernels.regressions import nearest_in_unit
 from appulse.model.filled import Fill
@@ -72,13 +72,13 @@ class _Regression:
         return self.__dict__ | {"_known": {}}
 
     def __call__(self, values: Floats, _time: Ints, _group: Ints) -> Filled:
-        return expanded(values, self._choices)
+        return evenly(values, lambda holes, rows: self._samples(values[rows], holes))
 
-    def _choices(self, values: Floats, holes: Ints, _rows: Ints) -> list[Choices]:
+    def _samples(self, values: Floats, holes: Ints) -> Floats:
         seen, known, weights, errors = self._fitted(holes, values.shape[1])
         n, near = len(values), min(self.near, len(errors))
         if near == 0:  # nothing is known of what is missing
-            return [unknown(holes, n)]
+            return np.full((n, 1, len(holes)), np.nan)
         asked = in_deviations(values[:, seen], self.deviation[seen])
         if len(seen) == 0:
             place = np.broadcast_to(np.arange(near) * len(errors) // near, (n, near))
@@ -87,11 +87,8 @@ class _Regression:
         else:
             _, place = known.query(asked, k=np.arange(1, near + 1))
         found = (self._from_middle(values, seen) @ weights)[:, None, :] + every_third(errors[place])
-        samples = self.centre[holes] + found * np.where(np.isinf(self.deviation), 0.0, self.deviation)[holes]
-        k = samples.shape[1]
-        begin, count = np.arange(n) * k, np.full(n, k)
-        shares = np.full(n * k, 1.0 / k)
-        return [Choices(holes, begin, count, samples.reshape(-1, len(holes)), shares, np.zeros(n, np.int64))]
+        samples: Floats = self.centre[holes] + found * np.where(np.isinf(self.deviation), 0.0, self.deviation)[holes]
+        return samples
 
     def _fitted(self, holes: Ints, d: int) -> tuple[Ints, Any, Floats, Floats]:
         """What is learned from, a tree of it if it is long, the weights, and the errors, for a set of holes."""

@@ -125,6 +125,28 @@ def expanded(
     return Filled(first, points, weights, way)
 
 
+def evenly(
+    values: Floats, samples: Callable[[Ints, Ints], Floats], wanted: NDArray[np.bool_] | None = None
+) -> Filled:
+    """As `expanded`, where ``samples(holes, rows)`` are what all holes of rows may be, (rows, k, holes), each as likely.
+
+    That is put in place at once: nothing is combined.
+    """
+    n, d = values.shape
+    asked = np.isnan(values) if wanted is None else np.isnan(values) & wanted[:, None]
+    sizes = np.ones(n, np.int64)
+    found = [(holes, rows, samples(holes, rows)) for holes, rows in patterns(asked) if len(holes)]
+    for _, rows, some in found:
+        sizes[rows] = some.shape[1]
+    _refuse_too_many(sizes, asked)
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    points = np.repeat(values, sizes, axis=0)
+    for holes, rows, some in found:
+        places = first[rows][:, None] + np.arange(some.shape[1])
+        points[places[:, :, None], holes] = some
+    return Filled(first, points, np.repeat(1.0 / sizes, sizes), np.where(asked, 0, OBSERVED))
+
+
 def _combined(parts: Sequence[Choices], n: int) -> Floats:
     """How many combinations each of n rows has."""
     found: Floats = np.prod([np.ones(n), *(part.count.astype(np.float64) for part in parts)], axis=0)

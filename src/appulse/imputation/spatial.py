@@ -10,7 +10,7 @@ import numpy as np
 from appulse.arguments import NAME, POSITIVE, REAL, Attributes, checked, mapping, several, whole
 from appulse.errors import BadArgument, nearest
 from appulse.imputation.in_time import Rescaled, Wanted
-from appulse.imputation.samples import Choices, expanded
+from appulse.imputation.samples import evenly
 from appulse.imputation.simple import SimpleFill
 from appulse.model.filled import Fill
 from appulse.model.meaning import real, without_defaults
@@ -104,18 +104,15 @@ class _Between:
     def __call__(self, values: Floats, _time: Ints, _group: Ints, wanted: Wanted) -> Filled:
         there = ~np.isnan(values)
 
-        def choices(holed: Floats, holes: Ints, rows: Ints) -> list[Choices]:
-            n, k = len(holed), self.k
+        def samples(holes: Ints, rows: Ints) -> Floats:
             between = self._means(values, there, holes)
             known = np.flatnonzero(there[:, holes].all(axis=1) & ~np.isnan(between).any(axis=1))
             if len(known) < _LEAST:
-                return [self._apart(values, between, rows, holes)]
+                return self._apart(values, between, rows, holes)
             errors = self._errors(between[known], (values[:, holes] - between)[known], between[rows])
-            table = (between[rows][:, None] + errors).reshape(-1, len(holes))
-            begin, count = np.arange(n) * k, np.full(n, k)
-            return [Choices(holes, begin, count, table, np.full(n * k, 1.0 / k), np.zeros(n, np.int64))]
+            return between[rows][:, None] + errors
 
-        return expanded(values, choices, wanted=wanted)
+        return evenly(values, samples, wanted)
 
     def _means(self, values: Floats, there: NDArray[np.bool_], holes: Ints) -> Floats:
         """What the others say of some attributes in every row, (n, holes), as if all of these were missing."""
@@ -126,7 +123,7 @@ class _Between:
             between = np.where(there, values, 0.0) @ weights.T / total
         return np.where(total > 0.0, between, np.nan)
 
-    def _apart(self, values: Floats, between: Floats, rows: Ints, holes: Ints) -> Choices:
+    def _apart(self, values: Floats, between: Floats, rows: Ints, holes: Ints) -> Floats:
         """Errors of each attribute by itself, where hardly any rows have all of them: independent of each other."""
         n, k = len(rows), self.k
         table = np.full((n, k, len(holes)), np.nan)
@@ -137,9 +134,7 @@ class _Between:
                 errors = self._errors(own[known], values[known, hole][:, None] - own[known], own[rows])[:, :, 0]
                 order = np.random.default_rng(hole).permutation(k)
                 table[:, :, i] = own[rows] + errors[:, order]
-        begin, count = np.arange(n) * k, np.full(n, k)
-        flat = table.reshape(-1, len(holes))
-        return Choices(holes, begin, count, flat, np.full(n * k, 1.0 / k), np.zeros(n, np.int64))
+        return table
 
     def _errors(self, predicted: Floats, errors: Floats, asked: Floats) -> Floats:
         """Errors (n, k, attributes) made in one row each, where much the same was predicted: evenly by the first."""

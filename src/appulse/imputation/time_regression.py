@@ -9,7 +9,7 @@ import numpy as np
 from appulse.arguments import Attributes, Kind, Unfit, checked, whole
 from appulse.imputation.in_time import Rescaled, Wanted, neighbours, without_overflow
 from appulse.imputation.learning import MOST_SEEN, closest, correlations
-from appulse.imputation.samples import Choices, expanded
+from appulse.imputation.samples import evenly, patterns
 from appulse.imputation.simple import SimpleFill, as_points
 from appulse.kernels import regressions as kernels
 from appulse.model.filled import Fill
@@ -101,15 +101,7 @@ class _Regressed:
         series = _Series(values[order], time[order].astype(np.float64), group[order])
         if self.beside is not None:
             series.look_at(*self.beside)
-
-        def choices(holed: Floats, holes: Ints, rows: Ints) -> list[Choices]:
-            samples = series.samples(place[rows], holes, self.k)
-            n, count = samples.shape[:2]
-            begin = np.arange(n) * count
-            shares, way = np.full(n * count, 1.0 / count), np.zeros(len(holed), np.int64)
-            return [Choices(holes, begin, np.full(n, count), samples.reshape(-1, len(holes)), shares, way)]
-
-        return expanded(values, choices, wanted=wanted)
+        return evenly(values, lambda holes, rows: series.samples(place[rows], holes, self.k), wanted)
 
 
 class _Series:
@@ -154,8 +146,10 @@ class _Series:
         """Learn which columns of another stream rows have, and which columns are similar, if they are many."""
         measured = self.known.copy()
         measured[:, : self.there.shape[1]] = False
-        self.sets, which = np.unique(measured, axis=0, return_inverse=True)
-        self.set_of = which.reshape(-1)
+        found = patterns(measured)
+        self.sets, self.set_of = np.zeros((len(found), measured.shape[1]), np.bool_), np.empty(len(measured), np.int64)
+        for i, (columns, rows) in enumerate(found):
+            self.sets[i, columns], self.set_of[rows] = True, i
         if len(self.columns) > MOST_SEEN:
             self.likeness = correlations(np.where(self.known, self.columns.T, np.nan))
 
@@ -164,25 +158,12 @@ class _Series:
         low, high = self.before[rows][:, holes], self.after[rows][:, holes]
         back = np.where(low < 0, 0, rows[:, None] - low)
         ahead = np.where(high < 0, 0, high - rows[:, None])
-        # Rows to learn from have neighbours as far off for all holes: for each its own there would be few of a kind.
-        far_back, far_ahead = _rounded(back.max(axis=1)), _rounded(ahead.max(axis=1))
         sets, by = self._measured_beside(rows)
-        size = len(self.values) + 1
-        codes, which = np.unique((far_back * size + far_ahead) * len(sets) + by, return_inverse=True)
-        codes, by = np.divmod(codes, len(sets))
-        ways = np.column_stack([*np.divmod(codes, size), by, by])
         able = np.stack([self._able(holes, columns) for columns in sets])
-        series = kernels.Series(self.columns, self.time, self.group, self.there, self.known)
-        kernels.find_ways(series, holes, ways, able)
-        # What is learned anywhere is the same for all gaps.
-        ways[ways[:, 3] == kernels.ANYWHERE, :2] = 0
-        ways, same = np.unique(ways, axis=0, return_inverse=True)
-        which = same.reshape(-1)[which]
-        order = np.argsort(which, kind="stable")
-        first = np.append(0, np.cumsum(np.bincount(which, minlength=len(ways))))
-        missing = kernels.Missing(rows, holes, np.ascontiguousarray(np.column_stack([back, ahead])))
+        series = kernels.Series(self.columns, self.time, self.group, self.known)
         found = np.empty((len(rows), k, len(holes)))
-        kernels.regressed(series, missing, kernels.Kinds(ways, able, order, first), _PENALTIES, found)
+        missing = kernels.Missing(rows, holes, np.column_stack([back, ahead]), able, by)
+        kernels.regressed(series, missing, _PENALTIES, found)
         return found
 
     def _able(self, holes: Ints, beside: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -215,9 +196,3 @@ class _Series:
         found: Floats = low + share[:, None] * (high - low)
         return found
 
-
-def _rounded(gaps: Ints) -> Ints:
-    """Long gaps by their first two binary digits: rows are learned from for some lengths, not for each."""
-    steps = 1 << np.maximum(np.frexp(np.maximum(gaps, 1).astype(np.float64))[1] - 2, 0)
-    rounded: Ints = gaps // steps * steps
-    return rounded

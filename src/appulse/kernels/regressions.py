@@ -26,38 +26,35 @@ _SMALL = 64  # streams of no more rows are learned from as they are
 class Series(NamedTuple):
     """Rows of a stream in order of partition and time.
 
-    ``columns`` (columns, rows) lack nothing: those of the stream, and of another one beside it. ``there`` (rows,
-    attributes) and ``known`` (rows, columns) say what was measured.
+    ``columns`` (columns, rows) lack nothing: those of the stream, and of another one beside it. ``known`` (rows,
+    columns) says what was measured.
     """
 
     columns: Floats
     time: Floats
     group: Ints
-    there: Flags
     known: Flags
 
 
 class Missing(NamedTuple):
     """Rows that lack the same columns: ``holes``, and how many rows before and after the neighbours of each are.
 
-    ``gaps`` is (rows, 2 * holes), those before first.
+    ``gaps`` is (rows, 2 * holes), those before first. ``sets`` are of columns to look at, ``by`` says which for each
+    row; the first of them takes the place of those that too few rows have.
     """
 
     rows: Ints
     holes: Ints
     gaps: Ints
-
-
-class Kinds(NamedTuple):
-    """Rows by what they are filled by: of kind i they are ``order[first[i] : first[i + 1]]``, and its way ``ways[i]``.
-
-    A way is gaps, before and after; which of the ``sets`` of columns is looked at; and `BY_LINES` or another.
-    """
-
-    ways: Ints
     sets: Flags
-    order: Ints
-    first: Ints
+    by: Ints
+
+
+class _Able(NamedTuple):
+    """Which rows have all holes' columns, and how many columns of each set these lack, (sets, rows)."""
+
+    whole: Flags
+    lacking: Ints
 
 
 @exact_kernel
@@ -117,11 +114,16 @@ def ridge(given: Floats, wanted: Floats, penalties: Floats) -> tuple[Floats, Flo
     n, p, m = given.shape[0], given.shape[1], wanted.shape[1]
     centre, scale, mean = np.zeros(p), np.empty(p), np.zeros(m)
     for i in range(n):
-        centre += given[i] / n
-        mean += wanted[i] / n
+        for j in range(p):
+            centre[j] += given[i, j] / n
+        for h in range(m):
+            mean[h] += wanted[i, h] / n
     rows, off = given - centre, wanted - mean
     for j in range(p):
-        scale[j] = np.sqrt((rows[:, j] ** 2).sum() / n)
+        total = 0.0
+        for i in range(n):
+            total += rows[i, j] ** 2
+        scale[j] = np.sqrt(total / n)
         if scale[j] <= 1e-12 * abs(centre[j]) or scale[j] == 0.0:
             scale[j] = np.inf  # a column that never varies explains nothing
     rows /= scale
@@ -131,23 +133,29 @@ def ridge(given: Floats, wanted: Floats, penalties: Floats) -> tuple[Floats, Flo
         vectors[:] = columns
     turned = rows @ vectors
     along = turned.T @ off / n
-    best, least, errors = 0, np.inf, np.empty((n, m))
-    trial, shrunk = np.empty((n, m)), np.empty(p)
+    # What follows is for all rows at once: so the compiler does it for several of them in one instruction.
+    across, apart = turned.T.copy(), off.T.copy()
+    squares = across * across / n
+    best, least, errors = 0, np.inf, np.empty((m, n))
+    trial, rest, total = np.empty((m, n)), np.empty(n), 0.0
     for t in range(len(penalties)):
+        rest[:] = 1.0 / n
+        trial[:] = 0.0
         for j in range(p):
-            shrunk[j] = 1.0 / (max(values[j], 0.0) + penalties[t])
+            shrunk = 1.0 / (max(values[j], 0.0) + penalties[t])
+            for i in range(n):
+                rest[i] += squares[j, i] * shrunk
+            for h in range(m):
+                weight = along[j, h]
+                for i in range(n):
+                    trial[h, i] += across[j, i] * shrunk * weight
+        for h in range(m):
+            for i in range(n):
+                trial[h, i] = (apart[h, i] - trial[h, i]) / max(1.0 - rest[i], 0.1)
         total = 0.0
         for i in range(n):
-            own = 1.0 / n
-            for j in range(p):
-                own += turned[i, j] * turned[i, j] / n * shrunk[j]
-            rest = max(1.0 - own, 0.1)
             for h in range(m):
-                predicted = 0.0
-                for j in range(p):
-                    predicted += turned[i, j] * shrunk[j] * along[j, h]
-                trial[i, h] = (off[i, h] - predicted) / rest
-                total += trial[i, h] ** 2
+                total += trial[h, i] ** 2
         if total < least:
             best, least = t, total
             errors[:] = trial
@@ -159,7 +167,7 @@ def ridge(given: Floats, wanted: Floats, penalties: Floats) -> tuple[Floats, Flo
     for j in range(p):
         weights[j] /= scale[j]
         weights[p] -= centre[j] * weights[j]
-    return weights, errors
+    return weights, errors.T.copy()
 
 
 @exact_kernel
@@ -203,6 +211,12 @@ def nearest_in_unit(known: Floats, asked: Floats, k: int) -> Ints:
 
 
 @exact_kernel
+def enough(columns: int) -> int:
+    """How many rows there are at least to be to learn from so many columns; from fewer rows fewer are learned from."""
+    return max(LEAST_ROWS, ATTRIBUTES_ROWS * (columns + 1))
+
+
+@exact_kernel
 def learnable(known: Flags, at: Ints, holes: Ints, seen: Ints) -> tuple[Ints, Ints]:
     """Of rows ``at`` those that have the holes' columns and those seen; and these, fewer where too few rows have all.
 
@@ -223,7 +237,7 @@ def learnable(known: Flags, at: Ints, holes: Ints, seen: Ints) -> tuple[Ints, In
             number[i] += int(not known[able[i], column])
     while True:
         whole, left = (number == 0).sum(), kept.sum()
-        if left == 0 or whole == count or whole >= max(LEAST_ROWS, ATTRIBUTES_ROWS * (left + 1)):
+        if left == 0 or whole == count or whole >= enough(left):
             return able[number == 0], seen[kept]
         worst, most, alone = -1, -1, (number == 1).any()
         for j in range(len(seen)):
@@ -239,43 +253,115 @@ def learnable(known: Flags, at: Ints, holes: Ints, seen: Ints) -> tuple[Ints, In
 
 
 @exact_kernel
-def to_learn_from(series: Series, holes: Ints, kind: Ints, able: Flags) -> tuple[Ints, Ints]:
-    """Rows with neighbours as far off as a kind's, with the holes' attributes, and those of the ``able`` columns used.
+def _able(series: Series, missing: Missing) -> _Able:
+    """What is the same for all rows that are filled: neighbours are looked up once for each kind of them."""
+    n = len(series.group)
+    whole, lacking = np.ones(n, np.bool_), np.zeros((len(missing.sets), n), np.int64)
+    for hole in missing.holes:
+        for row in range(n):
+            whole[row] &= series.known[row, hole]
+    for i in range(len(missing.sets)):
+        columns = np.flatnonzero(missing.sets[i])
+        for row in range(n):
+            for column in columns:
+                lacking[i, row] += int(not series.known[row, column])
+    return _Able(whole, lacking)
+
+
+@exact_kernel
+def _to_learn_from(series: Series, missing: Missing, able: _Able, back: int, ahead: int, by: int) -> tuple[Ints, Ints]:
+    """Rows with neighbours so far off, with the holes' columns, and those columns of a set that are used.
 
     A neighbour that lies on the line through the row itself would give away what is to be predicted.
     """
-    back, ahead = np.full(len(holes), kind[0]), np.full(len(holes), kind[1])
-    at = with_neighbours(series.there, series.group, holes, back, ahead, np.arange(len(series.group)))
-    at, seen = learnable(series.known, at, holes, np.flatnonzero(able))
+    group, whole, lacking = series.group, able.whole, able.lacking[by]
+    seen = np.flatnonzero(missing.sets[by])
+    at, count, complete = np.empty(len(group), np.int64), 0, 0
+    for row in range(back, len(group) - ahead):
+        low, high = row - back, row + ahead
+        if whole[row] and whole[low] and whole[high] and group[low] == group[row] and group[high] == group[row]:
+            at[count] = row
+            count += 1
+            complete += int(lacking[row] == 0)
+    at = at[:count]
+    if complete == count:
+        pass
+    elif complete >= enough(len(seen)):
+        at = at[lacking[at] == 0]
+    else:
+        at, seen = learnable(series.known, at, missing.holes, seen)
     return at[:: max(1, -(-len(at) // _MOST_ROWS))].copy(), seen
 
 
 @exact_kernel
-def find_ways(series: Series, holes: Ints, ways: Ints, sets: Flags) -> None:
-    """Write into ``ways`` (kinds, 4) what rows of each kind are filled by, as `Kinds` has them.
+def _way(series: Series, missing: Missing, able: _Able, back: int, ahead: int, by: int) -> tuple[int, int]:
+    """By which set of columns rows with neighbours so far off are filled, and how."""
+    m = len(missing.holes)
+    while True:
+        known, seen = _to_learn_from(series, missing, able, back, ahead, by)
+        way, columns = BY_LINES, 2 * len(seen) + m
+        if len(known) < ROWS_EACH * columns + LEAST_ROWS and len(series.group) > _SMALL:
+            every, of_all = _to_learn_from(series, missing, able, 0, 0, by)
+            fit = len(every) >= SCANT * len(of_all)
+            if len(known) < LEAST_ROWS or (len(of_all) > 0 and len(every) >= ROWS_EACH * len(of_all) + LEAST_ROWS):
+                if by == 0 or (len(every) > 0 and fit):
+                    return by, ANYWHERE
+                by = 0
+                continue
+            way, columns = BY_LINES_ALONE, m
+        if by == 0 or len(known) >= SCANT * columns:
+            return by, way
+        by = 0
 
-    The first of the ``sets`` takes the place of those that too few rows have.
+
+@exact_kernel
+def _rounded(gap: int) -> int:
+    """A long gap by its first two binary digits: rows are learned from for some lengths, not for each."""
+    step = 1
+    while gap // step >= 4:
+        step *= 2
+    return gap // step * step
+
+
+@exact_kernel
+def _in_kinds(codes: Ints) -> tuple[Ints, Ints]:
+    """Places in order of their codes, and where each code begins."""
+    order = np.argsort(codes, kind="mergesort")
+    first, count = np.empty(len(codes) + 1, np.int64), 0
+    for i in range(len(codes)):
+        if i == 0 or codes[order[i]] != codes[order[i - 1]]:
+            first[count] = i
+            count += 1
+    first[count] = len(codes)
+    return order, first[: count + 1]
+
+
+@exact_kernel
+def _find_ways(series: Series, missing: Missing, able: _Able) -> tuple[Ints, Ints, Ints]:
+    """Ways (n, 4) to fill: gaps, before and after; a set of columns; `BY_LINES` or another; and the rows of each.
+
+    Rows to learn from have neighbours as far off for all holes: for each its own there would be few of a kind.
     """
-    m, anywhere = len(holes), np.zeros(4, np.int64)
+    m, size, sets = len(missing.holes), len(series.group) + 1, len(missing.sets)
+    codes = np.empty(len(missing.rows), np.int64)
+    for i in range(len(codes)):
+        gaps = missing.gaps[i]
+        codes[i] = (_rounded(gaps[:m].max()) * size + _rounded(gaps[m:].max())) * sets + missing.by[i]
+    order, first = _in_kinds(codes)
+    for i in range(len(first) - 1):
+        own = order[first[i] : first[i + 1]]
+        code = codes[own[0]]
+        both, back, ahead = code // sets, code // sets // size, code // sets % size
+        by, way = _way(series, missing, able, back, ahead, code % sets)
+        # What is learned anywhere is the same for all gaps.
+        codes[own] = ((0 if way == ANYWHERE else both) * sets + by) * 3 + way
+    order, first = _in_kinds(codes)
+    ways = np.empty((len(first) - 1, 4), np.int64)
     for i in range(len(ways)):
-        while True:
-            by = ways[i, 2]
-            known, seen = to_learn_from(series, holes, ways[i], sets[by])
-            ways[i, 3] = BY_LINES
-            if len(known) < ROWS_EACH * (2 * len(seen) + m) + LEAST_ROWS and len(series.group) > _SMALL:
-                every, of_all = to_learn_from(series, holes, anywhere, sets[by])
-                fit = len(every) >= SCANT * len(of_all)
-                enough = len(of_all) > 0 and len(every) >= ROWS_EACH * len(of_all) + LEAST_ROWS
-                if len(known) < LEAST_ROWS or enough:
-                    ways[i, 3] = ANYWHERE
-                    if by > 0 and (len(every) == 0 or not fit):
-                        ways[i, 2] = 0
-                        continue
-                    break
-                ways[i, 3], seen = BY_LINES_ALONE, seen[:0]
-            if by == 0 or len(known) >= SCANT * (2 * len(seen) + m):
-                break
-            ways[i, 2] = 0
+        code = codes[order[first[i]]]
+        both = code // 3 // sets
+        ways[i, 0], ways[i, 1], ways[i, 2], ways[i, 3] = both // size, both % size, code // 3 % sets, code % 3
+    return ways, order, first
 
 
 @exact_kernel
@@ -288,18 +374,19 @@ def _as_they_are(columns: Floats, at: Ints, seen: Ints) -> Floats:
 
 
 @exact_kernel
-def regressed(series: Series, missing: Missing, kinds: Kinds, penalties: Floats, found: Floats) -> None:
+def regressed(series: Series, missing: Missing, penalties: Floats, found: Floats) -> None:
     """Fill holes into ``found`` (rows, k, holes), by regressions on how columns are off their lines.
 
-    Each kind is learned once. Predicted are values `ANYWHERE`, else how far they are off lines; with errors of the most
+    Each way is learned once. Predicted are values `ANYWHERE`, else how far they are off lines; with errors of the most
     similar rows, every third by the first hole.
     """
-    rows, holes, gaps = missing
-    ways, sets, order, first = kinds
+    rows, holes, gaps = missing.rows, missing.holes, missing.gaps
+    able = _able(series, missing)
+    ways, order, first = _find_ways(series, missing, able)
     m, k = len(holes), found.shape[1]
     for i in range(len(ways)):
         own, way = order[first[i] : first[i + 1]], ways[i, 3]
-        known, seen = to_learn_from(series, holes, ways[i], sets[ways[i, 2]])
+        known, seen = _to_learn_from(series, missing, able, ways[i, 0], ways[i, 1], ways[i, 2])
         n, at = len(known), rows[own]
         learned, through = np.zeros((n, m)), np.full((len(own), m), 0.0 if n else np.nan)
         if way == ANYWHERE:
@@ -325,13 +412,17 @@ def regressed(series: Series, missing: Missing, kinds: Kinds, penalties: Floats,
             near[:] = nearest_rows(given, asked, 3 * k)
         else:
             near[:] = np.arange(3 * k) * n // (3 * k)
+        predicted = np.empty(m)
         for j in range(len(own)):
-            predicted = through[j] + weights[p]
-            for c in range(p):
-                predicted += asked[j, c] * weights[c]
+            for h in range(m):
+                predicted[h] = through[j, h] + weights[p, h]
+                for c in range(p):
+                    predicted[h] += asked[j, c] * weights[c, h]
             by_first = np.argsort(errors[near[j], 0], kind="mergesort")
             for q in range(k):
-                found[own[j], q] = predicted + errors[near[j, by_first[3 * q + 1]]]
+                error = errors[near[j, by_first[3 * q + 1]]]
+                for h in range(m):
+                    found[own[j], q, h] = predicted[h] + error[h]
     for j in range(len(rows)):
         for h in range(m):
             if gaps[j, h] == 0 and gaps[j, m + h] == 0:  # it is never there
