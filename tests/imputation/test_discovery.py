@@ -178,7 +178,7 @@ def test_scores_are_those_of_the_definition() -> None:
     for i in range(4):
         shares[first[i] : first[i + 1]] /= shares[first[i] : first[i + 1]].sum()
     for i, (found, lower) in enumerate(
-        zip(crps(values, shares, first, truth), below(values, shares, first, truth), strict=True)
+        zip(crps(values, shares, first, truth), below(values, shares, first, truth)[0], strict=True)
     ):
         x, w = values[first[i] : first[i + 1]], shares[first[i] : first[i + 1]]
         pairs = np.abs(x[:, None] - x[None, :])

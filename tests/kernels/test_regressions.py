@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 
+from appulse.imputation.time_regression import _PENALTIES
 from appulse.kernels.lines import errors_together, quantiles_of_errors
-from appulse.kernels.regressions import features, nearest_rows, with_neighbours
+from appulse.kernels.regressions import Missing, Series, features, learnable, nearest_rows, regressed, ridge
+
+if TYPE_CHECKING:
+    from appulse.kernels.arrays import Flags, Floats, Ints
 
 
 @given(st.integers(0, 1000), st.integers(1, 40), st.integers(1, 4), st.integers(1, 50))
@@ -29,17 +35,8 @@ def test_rows_with_neighbours_and_their_lines(seed: int, n: int, m: int, back: i
     values[chance.random((n, 3)) < 0.2] = np.nan
     time = np.cumsum(chance.integers(0, 3, n)).astype(float)  # several rows may have one time
     holes, there = np.arange(m), ~np.isnan(values)
-    at = with_neighbours(there, group, holes, np.full(m, back), np.full(m, ahead), np.arange(n))
-    expected = [
-        i
-        for i in range(n)
-        if i >= back
-        and i + ahead < n
-        and group[i - back] == group[i] == group[i + ahead]
-        and there[i - back, :m].all()
-        and there[i + ahead, :m].all()
-    ]
-    assert at.tolist() == expected
+    expected = with_neighbours(there, group, holes, back, ahead)
+    at = np.array(expected, np.int64)
     whole, seen, size = np.nan_to_num(values), np.array([2]), np.ones((len(at), m), np.int64)
     lines, alike = features(np.ascontiguousarray(whole.T), time, at, holes, seen, back * size, ahead * size)
     for i, row in enumerate(expected):
@@ -50,6 +47,90 @@ def test_rows_with_neighbours_and_their_lines(seed: int, n: int, m: int, back: i
         told = [whole[row, 2] - through[2], whole[row, 2], *through[:m], *np.abs(high - low)[:m]]
         np.testing.assert_allclose(alike[i], told, atol=1e-12)
         np.testing.assert_allclose(lines[i], through[:m], atol=1e-12)
+
+
+def with_neighbours(there: Flags, group: Ints, holes: Ints, back: int, ahead: int) -> list[int]:
+    """Rows with the values of all holes so many rows before and after, in their group."""
+    n = len(group)
+    return [
+        i
+        for i in range(back, n - ahead)
+        if group[i - back] == group[i] == group[i + ahead]
+        and there[i - back, holes].all()
+        and there[i + ahead, holes].all()
+    ]
+
+
+def rounded(gap: int) -> int:
+    """By its first two binary digits."""
+    digits = max(gap.bit_length() - 2, 0)
+    return gap >> digits << digits
+
+
+def regressed_slowly(series: Series, missing: Missing, k: int) -> Floats:
+    """What `regressed` fills, row by row: everything is learned anew for each of them."""
+    rows, holes, gaps, sets, by = missing
+    m, n = len(holes), len(series.group)
+    found = np.empty((len(rows), k, m))
+
+    def to_learn_from(back: int, ahead: int, one: int) -> tuple[Ints, Ints]:
+        at = with_neighbours(series.known, series.group, holes, back, ahead)
+        return learnable(series.known, np.array(at, np.int64), holes, np.flatnonzero(sets[one]))
+
+    for i, row in enumerate(rows.tolist()):
+        back, ahead = (rounded(max(gap)) for gap in (gaps[i, :m].tolist(), gaps[i, m:].tolist()))
+        for one in dict.fromkeys([int(by[i]), 0]):
+            known, seen = to_learn_from(back, ahead, one)
+            way = "lines"
+            if len(known) < 8 * (2 * len(seen) + m) + 16 and n > 64:
+                every, of_all = to_learn_from(0, 0, one)
+                if len(known) < 16 or (len(of_all) > 0 and len(every) >= 8 * len(of_all) + 16):
+                    known, seen, way = every, of_all, "anywhere"
+                    if one == 0 or (len(every) > 0 and len(every) >= 3 * len(of_all)):
+                        break
+                    continue
+                seen = seen[:0]
+            if len(known) >= 3 * (2 * len(seen) + m):
+                break
+        at = np.array([row])
+        if way == "anywhere":
+            given, asked = (series.columns[np.ix_(seen, of)].T for of in (known, at))
+            through, learned, p = np.zeros(m), np.zeros((len(known), m)), len(seen)
+        else:
+            size = np.ones((len(known), m), np.int64)
+            learned, given = features(series.columns, series.time, known, holes, seen, back * size, ahead * size)
+            lines, asked = features(series.columns, series.time, at, holes, seen, gaps[[i], :m], gaps[[i], m:])
+            through, p = lines[0], 2 * len(seen) + m
+        if len(known) == 0:
+            found[i] = np.nan if way == "anywhere" else through
+        else:
+            p = p if len(known) >= 3 * p else 0
+            wanted = series.columns[np.ix_(holes, known)].T - learned
+            weights, errors = ridge(np.ascontiguousarray(given[:, :p]), np.ascontiguousarray(wanted), _PENALTIES)
+            near = np.arange(3 * k) * len(known) // (3 * k)
+            if given.shape[1]:
+                near = nearest_rows(np.ascontiguousarray(given), np.ascontiguousarray(asked), 3 * k)[0]
+            chosen = errors[near][np.argsort(errors[near, 0], kind="stable")][1::3]
+            found[i] = through + weights[p] + asked[0, :p] @ weights[:p] + chosen
+        found[i][:, (gaps[i, :m] == 0) & (gaps[i, m:] == 0)] = np.nan
+    return found
+
+
+@given(st.integers(0, 10_000), st.integers(1, 150), st.integers(1, 3), st.sampled_from([0.1, 0.4, 0.8]))
+def test_what_is_regressed_once_for_many_rows_is_what_each_says(seed: int, n: int, m: int, share: float) -> None:
+    chance = np.random.default_rng(seed)
+    columns, group = np.cumsum(chance.normal(size=(5, n)), axis=1), np.sort(chance.integers(0, 2, n))
+    known = chance.random((n, 5)) >= share
+    known[:, 4] &= chance.random(n) < 0.7
+    holes, rows = np.arange(m), np.sort(chance.permutation(n)[:8])
+    back, ahead = (np.minimum(chance.geometric(0.2, (len(rows), m)), end[:, None]) for end in (rows, n - 1 - rows))
+    sets = np.ones((2, 5), bool)
+    sets[:, :m], sets[0, 4] = False, False
+    series = Series(columns, np.cumsum(chance.integers(0, 3, n)).astype(float), group, known)
+    missing = Missing(rows, holes, np.column_stack([back, ahead]), sets, chance.integers(0, 2, len(rows)))
+    found = np.empty((len(rows), 4, m))
+    regressed(series, missing, _PENALTIES, found)
+    np.testing.assert_allclose(found, regressed_slowly(series, missing, 4), rtol=1e-9, atol=1e-9)
 
 
 @given(st.integers(0, 1000), st.integers(2, 60), st.integers(1, 2), st.integers(1, 20))

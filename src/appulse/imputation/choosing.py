@@ -17,7 +17,7 @@ from appulse.imputation.marginal import OrMarginal
 from appulse.imputation.mixture import Mixture, stacked
 from appulse.imputation.regression import RegressionImputer
 from appulse.imputation.repository import Repository
-from appulse.imputation.scores import Judged, Score, judged, pooled, score_of
+from appulse.imputation.scores import Judged, Score, judged, own_units, pooled, score_of
 from appulse.imputation.simple import MeanImputer, NearestImputer
 from appulse.imputation.spatial import SpatialImputer
 from appulse.imputation.time_regression import TimeRegressionImputer
@@ -136,6 +136,9 @@ class AutoImputer:
             rows = np.asarray(taken.any(axis=1))
             around = {name: _lacking_too(*other, time, rows, shift) for name, other in (beside or {}).items()}
             known = self._known(attributes, masked, values[rows])
+            kept = ~np.isnan(masked).all(axis=1)
+            asked = values[kept], masked[kept], time[kept], group[kept]
+            unit = own_units(asked[0])
             best = min((pooled(scores).crps for scores in found.values()), default=np.inf)
             for name, make in self.candidates(attributes, *known[:2], around, whole=whole).items():
                 if name in found and not pooled(found[name]).crps <= hopeless * max(best, 0.0):
@@ -144,7 +147,7 @@ class AutoImputer:
                     self.dropped.setdefault(name, "the nearest rows fill worse, and rules find much the same ones")
                     continue
                 try:
-                    one = _judged(OrMarginal(make(), known[2]), attributes, values, masked, time, group)
+                    one = judged(OrMarginal(make(), known[2]), attributes, *asked, unit)
                 except BadArgument as reason:
                     self.dropped[name] = str(reason)
                 else:
@@ -264,18 +267,6 @@ class AutoImputer:
         if rules is None:
             rules = self._rules[key] = [one.rule for one in discovered(complete, attributes)]
         return DependencyImputer(complete, rules, joint=True, verified=())
-
-
-def _judged(
-    imputer: Imputer,
-    attributes: Sequence[str],
-    values: Floats,
-    masked: Floats,
-    time: Ints,
-    group: Ints,
-) -> Judged:
-    kept = ~np.isnan(masked).all(axis=1)
-    return judged(imputer, attributes, values[kept], masked[kept], time[kept], group[kept])
 
 
 def _copies(rows: Floats, taken: Floats) -> Ints:

@@ -81,7 +81,10 @@ class MarginalFill:
     def _completed(self, filled: Filled) -> Filled:
         n, d = filled.way.shape
         owner = np.repeat(np.arange(n), np.diff(filled.first))
-        rows = np.unique(owner[(np.isnan(filled.rows) & (filled.way != OBSERVED)[owner]).any(axis=1)])
+        open_ = np.flatnonzero(np.isnan(filled.rows).any(axis=1))
+        rows = np.unique(
+            owner[open_][(np.isnan(filled.rows[open_]) & (filled.way != OBSERVED)[owner[open_]]).any(axis=1)]
+        )
         if not len(rows):
             return filled
         copies = np.ones(n, np.int64)

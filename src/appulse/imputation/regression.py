@@ -8,7 +8,7 @@ import numpy as np
 
 from appulse.arguments import Attributes, Count, checked
 from appulse.imputation.learning import MOST_SEEN, closest, correlations, learnable
-from appulse.imputation.repository import Repository, in_deviations, units
+from appulse.imputation.repository import Repository, in_deviations
 from appulse.imputation.samples import evenly, every_third
 from appulse.imputation.simple import SimpleFill
 from appulse.kernels.regressions import nearest_in_unit
@@ -16,6 +16,8 @@ from appulse.model.filled import Fill
 from appulse.model.meaning import without_defaults
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from appulse.imputation.repository import Floats, Ints
     from appulse.model.filled import Filled
 
@@ -57,13 +59,14 @@ class RegressionImputer:
         """What fills rows with these attributes."""
         meaning = {"kind": "RegressionImputer", "repository": self.repository.meaning(), "k": self.k}
         meaning = without_defaults(meaning, {"k": 64})
-        return SimpleFill(("regression",), meaning, _Regression(self.repository.matrix(attributes).T, self.k))
+        return SimpleFill(("regression",), meaning, _Regression(self.repository, attributes, self.k))
 
 
 class _Regression:
-    def __init__(self, rows: Floats, k: int) -> None:
+    def __init__(self, repository: Repository, attributes: Sequence[str], k: int) -> None:
+        rows = repository.matrix(attributes).T
         self.rows, self.near = rows, 3 * k
-        self.centre, self.deviation = units(rows)
+        self.centre, self.deviation = repository.units(attributes)
         self.there = ~np.isnan(rows)
         self.likeness = correlations(rows) if rows.shape[1] > MOST_SEEN else None
         self._known: dict[bytes, tuple[Ints, Any, Floats, Floats]] = {}

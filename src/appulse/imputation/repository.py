@@ -108,6 +108,13 @@ class Repository:
         """Some columns, (columns, n)."""
         return np.array([self[name] for name in names]).reshape(len(names), -1)
 
+    def units(self, names: Sequence[str]) -> tuple[Floats, Floats]:
+        """As `units` of these columns: several imputers go by one repository."""
+        key = tuple(names)
+        if key not in self._units:
+            self._units[key] = units(self.matrix(names).T)
+        return self._units[key]
+
     def extended(self, frame: Any) -> Repository:
         """These rows and more of them, as a repository of its own."""
         more = Repository(frame, self.names)
@@ -118,6 +125,10 @@ class Repository:
     def meaning(self) -> Meaning:
         """Its columns and how many rows they have, with a digest of these."""
         return {"columns": list(self.names), "rows": len(self), "digest": self.version}
+
+    @cached_property
+    def _units(self) -> dict[tuple[str, ...], tuple[Floats, Floats]]:
+        return {}
 
     @cached_property
     def version(self) -> str:

@@ -125,16 +125,13 @@ def expanded(
     return Filled(first, points, weights, way)
 
 
-def evenly(
-    values: Floats, samples: Callable[[Ints, Ints], Floats], wanted: NDArray[np.bool_] | None = None
-) -> Filled:
-    """As `expanded`, where ``samples(holes, rows)`` are what all holes of rows may be, (rows, k, holes), each as likely.
+def evenly(values: Floats, samples: Callable[[Ints, Ints], Floats], wanted: NDArray[np.bool_] | None = None) -> Filled:
+    """As `expanded`, where nothing is combined: samples are put in place at once.
 
-    That is put in place at once: nothing is combined.
+    ``samples(holes, rows)`` are what all holes of some rows may be together, (rows, k, holes), each as likely.
     """
-    n, d = values.shape
     asked = np.isnan(values) if wanted is None else np.isnan(values) & wanted[:, None]
-    sizes = np.ones(n, np.int64)
+    sizes = np.ones(len(values), np.int64)
     found = [(holes, rows, samples(holes, rows)) for holes, rows in patterns(asked) if len(holes)]
     for _, rows, some in found:
         sizes[rows] = some.shape[1]

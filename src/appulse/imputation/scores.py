@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.imputation.repository import units
-from appulse.kernels.differences import mean_differences
+from appulse.kernels.differences import mean_differences, of_missing, weights_below
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,12 +75,11 @@ def _parts(values: Floats, shares: Floats, first: Ints, truth: Floats) -> tuple[
     return off, spread
 
 
-def below(values: Floats, shares: Floats, first: Ints, truth: Floats) -> Floats:
-    """The weight of each distribution below the truth, half of that at it counted (the mid-distribution transform)."""
-    n = len(truth)
-    owner = np.repeat(np.arange(n), np.diff(first))
-    x, y = values, truth[owner]
-    return np.bincount(owner, shares * ((x < y) + 0.5 * (x == y)), n).astype(np.float64)
+def below(values: Floats, shares: Floats, first: Ints, truth: Floats) -> tuple[Floats, Floats]:
+    """The weight of each distribution below the truth, half of that at it counted (mid-distribution), and its mean."""
+    place, mean = np.empty(len(truth)), np.empty(len(truth))
+    weights_below(np.ascontiguousarray(values), shares, first, truth, place, mean)
+    return place, mean
 
 
 def scored(
@@ -103,8 +102,12 @@ def judged(
     masked: Floats,
     time: Ints | None = None,
     group: Ints | None = None,
+    unit: Floats | None = None,
 ) -> Judged:
-    """What an imputer says of the values taken out, attribute by attribute in order of the rows."""
+    """What an imputer says of the values taken out, attribute by attribute in order of the rows.
+
+    ``unit`` is that of each attribute; None: as `own_units` has it.
+    """
     n = len(truth)
     nothing = np.zeros(n, np.int64)
     rows = np.flatnonzero(~np.isnan(masked).all(axis=1))
@@ -114,28 +117,19 @@ def judged(
         rows = rows[wanted[rows]]
     at = (nothing if time is None else time)[rows], (nothing if group is None else group)[rows]
     some = getattr(fill, "fill_some", None)
-    filled = fill.fill(masked[rows], *at) if some is None else some(masked[rows], *at, wanted[rows])
-    owner = np.repeat(np.arange(len(rows)), np.diff(filled.first))
-    found: list[list[Floats]] = [[], [], [], []]
-    for k in range(truth.shape[1]):
-        holes = np.isnan(masked[rows, k]) & ~np.isnan(truth[rows, k])
-        if not holes.any():
-            continue
-        own = holes[owner]
-        known = truth[~np.isnan(truth[:, k]), k]
-        deviation = float(units(known[:, None])[1][0])
-        unit = deviation if deviation < np.inf else 1.0  # of an attribute that never varies
-        parts = (
-            filled.rows[own, k] / unit,
-            filled.weights[own],
-            np.diff(filled.first)[holes],
-            truth[rows[holes], k] / unit,
-        )
-        for every, part in zip(found, parts, strict=True):
-            every.append(part)
-    values, shares, counts, real = (np.concatenate([*every, np.empty(0)]) for every in found)
-    first = np.append(0, np.cumsum(counts)).astype(np.int64)
-    return Judged(values, shares, first, real, *_parts(values, shares, first, real))
+    given = masked[rows]
+    filled = fill.fill(given, *at) if some is None else some(given, *at, wanted[rows])
+    if unit is None:
+        unit = own_units(truth)
+    points = np.ascontiguousarray(filled.rows)
+    said = of_missing(points, filled.weights, filled.first, given, truth[rows], unit)
+    return Judged(*said, *_parts(*said))
+
+
+def own_units(truth: Floats) -> Floats:
+    """The deviation of what is known of each attribute; 1 of one that never varies."""
+    deviation = units(truth)[1]
+    return np.where(np.isfinite(deviation), deviation, 1.0)
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -144,10 +138,9 @@ def score_of(said: Judged) -> Score:
     n = len(said.truth)
     if n == 0:
         return Score(0.0, 0.0, 0.0, 0.0, 0)
-    owner = np.repeat(np.arange(n), np.diff(said.first))
-    squares = (np.bincount(owner, said.values * said.shares, n) - said.truth) ** 2
-    place = below(said.values, said.shares, said.first, said.truth)
-    calibration = np.mean([abs(float((place <= level).mean()) - level) for level in _LEVELS])
+    place, mean = below(said.values, said.shares, said.first, said.truth)
+    squares = (mean - said.truth) ** 2
+    calibration = np.abs((place[:, None] <= _LEVELS).mean(axis=0) - _LEVELS).mean()
     crps, spread = float((said.off - said.spread / 2).mean()), float(said.spread.mean())
     return Score(crps, float(np.sqrt(squares.mean())), float(calibration), spread, n)
 

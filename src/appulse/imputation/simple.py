@@ -12,7 +12,7 @@ from appulse.arguments import NAME, POSITIVE, Attributes, Count, checked, has, m
 from appulse.errors import BadArgument
 from appulse.imputation.imputer import MARGINAL
 from appulse.imputation.learning import MOST_SEEN, closest, correlations, learnable
-from appulse.imputation.repository import Repository, in_deviations, units
+from appulse.imputation.repository import Repository, in_deviations
 from appulse.imputation.samples import Choices, expanded, thinned, unknown
 from appulse.model.filled import OBSERVED, Fill, Filled
 from appulse.model.meaning import digest_of, real, without_defaults
@@ -216,7 +216,7 @@ class NearestImputer:
         """What fills rows with these attributes."""
         meaning = {"kind": "NearestImputer", "repository": self.repository.meaning(), "k": self.k}
         meaning = without_defaults(meaning, {"k": 10})
-        return SimpleFill((f"nearest {self.k}",), meaning, _Nearest(self.repository.matrix(attributes).T, self.k))
+        return SimpleFill((f"nearest {self.k}",), meaning, _Nearest(self.repository, attributes, self.k))
 
 
 @checked
@@ -294,9 +294,10 @@ class _Transformed:
 
 
 class _Nearest:
-    def __init__(self, rows: Floats, k: int) -> None:
+    def __init__(self, repository: Repository, attributes: Sequence[str], k: int) -> None:
+        rows = repository.matrix(attributes).T
         self.rows, self.k = rows, k
-        self.deviation = units(rows)[1]
+        self.deviation = repository.units(attributes)[1]
         self.there = ~np.isnan(rows)
         self.likeness = correlations(rows) if rows.shape[1] > MOST_SEEN else None
 

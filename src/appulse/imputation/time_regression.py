@@ -195,4 +195,3 @@ class _Series:
         share = np.where(back == 0, 1.0, np.where(ahead == 0, 0.0, share))
         found: Floats = low + share[:, None] * (high - low)
         return found
-

@@ -13,6 +13,51 @@ if TYPE_CHECKING:
 
 
 @exact_kernel
+def of_missing(
+    points: Floats, weights: Floats, first: Ints, masked: Floats, truth: Floats, unit: Floats
+) -> tuple[Floats, Floats, Ints, Floats]:
+    """What samples of rows say of values that were taken out, attribute by attribute: `mean_differences`' arguments.
+
+    Samples of row i are the points from ``first[i]`` on; each attribute is in its ``unit``.
+    """
+    n, d = truth.shape
+    taken = np.isnan(masked) & ~np.isnan(truth)
+    holes, total = 0, 0
+    for i in range(n):
+        for k in range(d):
+            holes += int(taken[i, k])
+            total += int(taken[i, k]) * (first[i + 1] - first[i])
+    values, shares, begins, real = np.empty(total), np.empty(total), np.zeros(holes + 1, np.int64), np.empty(holes)
+    hole, at = 0, 0
+    for k in range(d):
+        for i in range(n):
+            if taken[i, k]:
+                for j in range(first[i], first[i + 1]):
+                    values[at] = points[j, k] / unit[k]
+                    shares[at] = weights[j]
+                    at += 1
+                real[hole] = truth[i, k] / unit[k]
+                hole += 1
+                begins[hole] = at
+    return values, shares, begins, real
+
+
+@exact_kernel
+def weights_below(values: Floats, shares: Floats, first: Ints, truth: Floats, below: Floats, mean: Floats) -> None:
+    """Write the weight of each distribution below the truth, half of that at it counted, and its mean."""
+    for i in range(len(truth)):
+        weight, moment = 0.0, 0.0
+        for j in range(first[i], first[i + 1]):
+            x = values[j]
+            if x < truth[i]:
+                weight += shares[j]
+            elif x == truth[i]:
+                weight += 0.5 * shares[j]
+            moment += x * shares[j]
+        below[i], mean[i] = weight, moment
+
+
+@exact_kernel
 def mean_differences(values: Floats, shares: Floats, first: Ints, truth: Floats, off: Floats, spread: Floats) -> None:
     """Write E|X - y| into ``off`` and E|X - X'| into ``spread``, of the distribution from ``first[i]`` on and y.
 

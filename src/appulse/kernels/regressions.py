@@ -58,25 +58,6 @@ class _Able(NamedTuple):
 
 
 @exact_kernel
-def with_neighbours(there: Flags, group: Ints, holes: Ints, back: Ints, ahead: Ints, at: Ints) -> Ints:
-    """Of rows ``at`` those with values ``back[i]`` rows before and ``ahead[i]`` after, in their group, of each hole."""
-    found = np.empty(len(at), np.int64)
-    count, n = 0, len(there)
-    for row in at:
-        good = True
-        for i in range(len(holes)):
-            low, high = row - back[i], row + ahead[i]
-            good = good and low >= 0 and high < n and group[low] == group[row] and group[high] == group[row]
-            if not good or not there[low, holes[i]] or not there[high, holes[i]]:
-                good = False
-                break
-        if good:
-            found[count] = row
-            count += 1
-    return found[:count]
-
-
-@exact_kernel
 def features(
     columns: Floats, time: Floats, at: Ints, holes: Ints, seen: Ints, back: Ints, ahead: Ints
 ) -> tuple[Floats, Floats]:
@@ -87,20 +68,34 @@ def features(
     """
     n, m, s = len(at), len(holes), len(seen)
     lines, found = np.empty((n, m)), np.empty((n, 2 * s + 2 * m))
-    for i in range(n):
-        row, nearest = at[i], 0
-        for h in range(m):
-            if back[i, h] + ahead[i, h] < back[i, nearest] + ahead[i, nearest]:
-                nearest = h
-        for j in range(s):
-            column = columns[seen[j]]
-            found[i, s + j] = column[row]
-            found[i, j] = column[row] - line(column, time, row, back[i, nearest], ahead[i, nearest])
-        for h in range(m):
-            column = columns[holes[h]]
+    before, after, share = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
+    for h in range(m):
+        column = columns[holes[h]]
+        for i in range(n):
+            row = at[i]
             lines[i, h] = line(column, time, row, back[i, h], ahead[i, h])
             found[i, 2 * s + h] = lines[i, h]
             found[i, 2 * s + m + h] = abs(column[row + ahead[i, h]] - column[row - back[i, h]])
+    # As `line` has it, in the same order; the share of the way is the same for all columns.
+    for i in range(n):
+        nearest = 0
+        for h in range(1, m):
+            if back[i, h] + ahead[i, h] < back[i, nearest] + ahead[i, nearest]:
+                nearest = h
+        before[i], after[i] = at[i] - back[i, nearest], at[i] + ahead[i, nearest]
+        # One neighbour is taken as it is, from both sides.
+        if back[i, nearest] == 0:
+            before[i] = after[i]
+        elif ahead[i, nearest] == 0:
+            after[i] = before[i]
+        first, last = time[before[i]], time[after[i]]
+        share[i] = (time[at[i]] - first) / (last - first) if last > first else time[at[i]] - first
+    for j in range(s):
+        column = columns[seen[j]]
+        for i in range(n):
+            low = column[before[i]]
+            found[i, s + j] = column[at[i]]
+            found[i, j] = column[at[i]] - (low + share[i] * (column[after[i]] - low))
     return lines, found
 
 
@@ -201,7 +196,7 @@ def nearest_in_unit(known: Floats, asked: Floats, k: int) -> Ints:
             if distance[i] < limit:
                 found[q, count] = i
                 count += 1
-        for i in range(n):
+        for i in range(n if count < most else 0):
             if count < most and distance[i] == limit:
                 found[q, count] = i
                 count += 1
