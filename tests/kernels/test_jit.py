@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import os
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +20,8 @@ from numba import njit, types
 from numba.core.dispatcher import Dispatcher
 
 from appulse import kernels
-from appulse.kernels import capsule
+from appulse.kernels import capsule, jit
 from appulse.kernels.jit import kernel
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _NAME = """
 import numba
@@ -151,3 +150,39 @@ def test_functions_of_python_call_no_private_kernel() -> None:
         others = [inspect.unwrap(one) for one in known.values() if not isinstance(one, Dispatcher)]
         plain = [one for one in others if isinstance(one, FunctionType)]
         assert not [one.__name__ for one in plain if private.intersection(one.__code__.co_names)]
+
+
+_CALLED = "from appulse.kernels.jit import kernel\n\n@kernel\ndef called(x):\n    return x + {}\n"
+_CALLER = "from appulse.kernels.jit import kernel\nfrom own.{0} import {0}\n\n@kernel\ndef {1}(x):\n    return {0}(x)\n"
+_CALL = "import sys; sys.path.insert(0, sys.argv[1]); from own.caller import caller; print(caller(1))"
+
+
+def test_machine_code_of_callers_is_made_anew_where_a_kernel_changed(tmp_path: Path) -> None:
+    """In another file: an upgrade may change the kernel that is called, and leave the file of its callers as it was."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "between.py").write_text(_CALLER.format("called", "between"))
+    (own / "caller.py").write_text(_CALLER.format("between", "caller"))
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for more in (1, 2, 2):
+        (own / "called.py").write_text(_CALLED.format(more))
+        command = [sys.executable, "-B", "-c", _CALL, str(tmp_path)]
+        found = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+        assert int(found) == 1 + more
+    kept = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "cache").rglob("*.nbc")}
+    subprocess.run(command, check=True, env=environment, capture_output=True)
+    assert kept == {file.name: file.stat().st_mtime_ns for file in (tmp_path / "cache").rglob("*.nbc")}
+
+
+def test_what_kernels_import_is_seen() -> None:
+    """All of it is in the digest of a kernel's sources, so it has to be imported by lines that this looks at."""
+    package = Path(jit.__file__).parent
+    for file in package.glob("*.py"):
+        tree = ast.parse(file.read_text())
+        named = [node for node in tree.body if isinstance(node, ast.ImportFrom | ast.Import)]
+        modules = {node.module for node in named if isinstance(node, ast.ImportFrom)}
+        plain = {alias.name for node in named if isinstance(node, ast.Import) for alias in node.names}
+        assert "appulse.kernels" not in modules
+        assert not any(name.startswith("appulse") for name in plain)
+        own = {name.rpartition(".")[2] for name in modules if name and name.startswith("appulse.kernels.")}
+        assert {path.stem for path in jit._read(file)[1]} == own

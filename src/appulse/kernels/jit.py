@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import re
 import secrets
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit
@@ -42,7 +45,8 @@ _files._load_index = _known_index  # noqa: SLF001
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_PACKAGE = __name__.rpartition(".")[0] + "."
+_HERE, _PACKAGE = Path(__file__).parent, __name__.rpartition(".")[0] + "."
+_IMPORTS = re.compile(rb"^from ([\w.]+)\.(\w+) import", re.MULTILINE)
 
 # Sums may be reordered, so that reductions use SIMD. NaN and infinity keep their meaning: "nnan" and "ninf"
 # would let the compiler drop a sigma of zero. The tolerance of every comparison (1e-9) is far above the rounding
@@ -61,6 +65,11 @@ def _compiled(function: F, *, fastmath: Any = False, forceinline: bool = False) 
     options: dict[str, Any] = {"fastmath": fastmath, "forceinline": forceinline, "no_cfunc_wrapper": True}
     options["no_cpython_wrapper"] = private
     made: Any = njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+    # A kernel's machine code has that of the kernels it calls in it. Numba looks at the file of the kernel alone, and
+    # would go on with what others were before an upgrade.
+    kept: Any = getattr(made._cache, "_cache_file", None)  # noqa: SLF001 - there is none where nothing can be kept
+    if kept is not None:
+        kept._source_stamp = (kept._source_stamp, _sources(function.__code__.co_filename))  # noqa: SLF001
     if private:
         made.add_overload = partial(_add_inner, made)
         made._compile_for_args = partial(_refuse, function.__name__)  # noqa: SLF001 - what a call from Python comes to
@@ -69,6 +78,38 @@ def _compiled(function: F, *, fastmath: Any = False, forceinline: bool = False) 
     made.typeof_pyval = partial(_type_of, made.typeof_pyval)
     made.get_call_template = partial(_call, made.get_call_template)
     return cast("F", made)
+
+
+@cache
+def _sources(file: str) -> str:
+    """A digest of a file and of all that it imports from its own package, or from this one."""
+    known, waiting = dict[Path, bytes](), [Path(file)]
+    while waiting:
+        at = waiting.pop()
+        if at not in known:
+            known[at], imported = _read(at)
+            waiting.extend(imported)
+    found = hashlib.blake2b(digest_size=16)
+    for one in sorted(known, key=lambda path: path.name):
+        found.update(known[one])
+    return found.hexdigest()
+
+
+@cache
+def _read(file: Path) -> tuple[bytes, list[Path]]:
+    """A digest of a file, and the files of what it imports; types are imported by lines that are not looked at."""
+    try:
+        text = file.read_bytes()
+    except OSError:  # what it is not a file of, such as a cell of a notebook
+        return b"", []
+    places = {_PACKAGE[:-1]: _HERE}
+    imported = []
+    for package, name in _IMPORTS.findall(text):
+        own = file.parent if package.decode().rpartition(".")[2] == file.parent.name else None
+        folder = places.get(package.decode(), own)
+        if folder is not None:
+            imported.append(folder / f"{name.decode()}.py")
+    return hashlib.blake2b(text, digest_size=16).digest(), imported
 
 
 def _add_inner(made: Any, compiled: Any) -> None:
