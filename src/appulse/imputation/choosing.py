@@ -143,6 +143,8 @@ class AutoImputer:
             for name, make in self.candidates(attributes, *known[:2], around, whole=whole).items():
                 if name in found and not pooled(found[name]).crps <= hopeless * max(best, 0.0):
                     continue
+                if name == "dependencies" and number == 0 and len(rounds) > 2 and self.rules is None:
+                    continue  # one round of several may be by chance, and to find rules takes longer than all else
                 if name == "dependencies" and not self._may_pay(found):
                     self.dropped.setdefault(name, "the nearest rows fill worse, and rules find much the same ones")
                     continue
@@ -220,11 +222,11 @@ class AutoImputer:
         return found
 
     def _may_pay(self, found: Mapping[str, Sequence[Score]]) -> bool:
-        """Whether rules may be worth their search: where the nearest rows, which cost little, did best at first."""
+        """Whether rules may be worth their search: where the nearest rows, which cost little, have done best so far."""
         if self.rules is not None or "dependencies" in found or "nearest" not in found:
             return True
-        first = {name: scores[0].crps for name, scores in found.items() if name not in self.dropped}
-        return first.get("nearest", np.inf) <= min(first.values(), default=0.0)
+        known = {name: pooled(scores).crps for name, scores in found.items() if name not in self.dropped}
+        return known.get("nearest", np.inf) <= min(known.values(), default=0.0)
 
     def _known(
         self, attributes: Sequence[str], masked: Floats, taken: Floats
