@@ -124,10 +124,10 @@ class AutoImputer:
         ``beside`` are the streams these are joined with, by name, as `TimeRegressionImputer` takes them. Without
         ``whole`` rows are going to be filled one by one, and imputers that look at others are not tried.
         """
-        leaking = self._leaking(attributes, values)
+        repository = self._without_copies(attributes, values)
         values, time, group = values[: self.sample], time[: self.sample], group[: self.sample]
         missing = np.isnan(values)
-        self.scores, self.dropped, self.copies, self.own_copies = {}, {}, 0, 0
+        self.scores, self.dropped, self.copies = {}, {}, 0
         found: dict[str, list[Score]] = {}
         said: dict[str, dict[int, Judged]] = {}
         rounds = _taken_out(missing)
@@ -135,7 +135,7 @@ class AutoImputer:
             masked = np.where(taken, np.nan, values)
             rows = np.asarray(taken.any(axis=1))
             around = {name: _lacking_too(*other, time, rows, shift) for name, other in (beside or {}).items()}
-            known = self._known(attributes, masked, values[rows])
+            known = self._known(attributes, repository, masked, values[rows])
             kept = ~np.isnan(masked).all(axis=1)
             asked = values[kept], masked[kept], time[kept], group[kept]
             unit = own_units(asked[0])
@@ -160,9 +160,7 @@ class AutoImputer:
             reasons = " ".join(f"{name}: {reason}." for name, reason in self.dropped.items())
             raise BadArgument(f"imputer='auto' found nothing that fills {', '.join(attributes)}. {reasons}")
         self.weights = stacked({name: said[name] for name in self.scores})
-        scored_copies = self.copies
-        known = self._known(attributes, values, leaking)
-        self.copies, self.own_copies = scored_copies, self.copies if len(leaking) else 0
+        known = self._known(attributes, repository, values, values[:0])
         makers = self.candidates(attributes, *known[:2], beside, whole=whole)
         parts = {name: makers[name]() for name in self.weights}
         chosen: Imputer = parts[self.best()] if len(parts) == 1 else Mixture(parts, self.weights)
@@ -229,7 +227,7 @@ class AutoImputer:
         return known.get("nearest", np.inf) <= min(known.values(), default=0.0)
 
     def _known(
-        self, attributes: Sequence[str], masked: Floats, taken: Floats
+        self, attributes: Sequence[str], repository: Repository | None, masked: Floats, taken: Floats
     ) -> tuple[Repository | None, Repository | None, Repository]:
         """What to learn from: the repository, or else the stream's own rows; these beside it; and one for marginals.
 
@@ -237,27 +235,30 @@ class AutoImputer:
         """
         own = Repository.with_holes(dict(zip(attributes, masked.T, strict=True)))
         enough = (~np.isnan(masked)).sum() >= _LEAST_ROWS * masked.shape[1]
-        if self.repository is None:
+        if self.repository is None or repository is None:
             return (own if enough else None), None, own
-        copies = _copies(self.repository.matrix(attributes).T, taken)
+        copies = _copies(repository.matrix(attributes).T, taken)
         self.copies = max(self.copies, len(copies))
-        known = self.repository.without(copies) if len(copies) else self.repository
+        known = repository.without(copies) if len(copies) else repository
         return (known if len(known) else None), (own if enough else None), self.repository
 
-    def _leaking(self, attributes: Sequence[str], values: Floats) -> Floats:
-        """The rows with holes, if the repository holds the stream's own rows: then it may hold what these really are.
+    def _without_copies(self, attributes: Sequence[str], values: Floats) -> Repository | None:
+        """The repository without rows with holes, if it holds the stream's own: it may hold what these really are.
 
         That is so where at least half of the complete rows are in it, each as often as in the stream. A table that
         values are looked up in has each row once.
         """
-        complete = values[~np.isnan(values).any(axis=1)]
-        if self.repository is None or len(complete) < _LEAST_ROWS:
-            return values[:0]
-        found = _copies(self.repository.matrix(attributes).T, complete)
-        if 2 * len(found) < len(complete):
-            return values[:0]
+        self.own_copies = 0
         there = ~np.isnan(values)
-        return values[there.any(axis=1) & ~there.all(axis=1)]
+        complete = values[there.all(axis=1)]
+        if self.repository is None or len(complete) < _LEAST_ROWS:
+            return self.repository
+        known = self.repository.matrix(attributes).T
+        if 2 * len(_copies(known, complete)) < len(complete):
+            return self.repository
+        copies = _copies(known, values[there.any(axis=1) & ~there.all(axis=1)])
+        self.own_copies = len(copies)
+        return self.repository.without(copies) if len(copies) else self.repository
 
     def _dependencies(self, repository: Repository, attributes: Sequence[str]) -> DependencyImputer:
         """By rules found on complete rows, once: that takes longer than to fill, and they were checked in that."""
@@ -306,7 +307,7 @@ def _taken_out(missing: NDArray[np.bool_]) -> list[tuple[NDArray[np.bool_], int]
     n, d = missing.shape
     rounds: list[tuple[NDArray[np.bool_], int]] = []
     runs = int((missing[1:] > missing[:-1]).sum())
-    shifts = _SHIFTS[:2] if runs >= _MANY and missing.mean() <= _SPARSE else _SHIFTS
+    shifts = _SHIFTS if missing.mean() > _SPARSE else _SHIFTS[:2] if runs >= _MANY else _SHIFTS[:3]
     parts = max(1, min(len(shifts), int((missing & ~np.roll(missing, 1, axis=0)).sum())))  # as they are rolled
     for i, shift in enumerate(shifts[:2] if runs >= _PLENTY else shifts):
         rolled = np.roll(missing, int(shift * n), axis=0)

@@ -13,6 +13,7 @@ from appulse.arguments import NAME, Attributes, checked, mapping, number
 from appulse.errors import BadArgument, nearest
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill, Sparing, as_points
+from appulse.kernels import lines as kernels
 from appulse.model.filled import Fill
 from appulse.model.meaning import real, seconds, without_defaults
 from appulse.model.times import Duration, duration
@@ -154,18 +155,8 @@ def neighbours(values: Floats, time: Ints, group: Ints) -> tuple[Ints, Ints]:
     """Of each value (n, d) the row of the last one before it in time that is there, and of the next; -1 if none is."""
     n, d = values.shape
     order = np.lexsort((np.arange(n), time, group))
-    begins = np.ones(n, bool)
-    begins[1:] = group[order][1:] != group[order][:-1]
-    start = np.maximum.accumulate(np.where(begins, np.arange(n), 0))
-    ends = np.append(begins[1:], True)[:n]
-    stop = np.minimum.accumulate(np.where(ends, np.arange(n), n)[::-1])[::-1]
-    before, after = np.full((n, d), -1), np.full((n, d), -1)
-    for k in range(d):
-        there = ~np.isnan(values[order, k])
-        last = np.maximum.accumulate(np.where(there, np.arange(n), -1))
-        following = np.minimum.accumulate(np.where(there, np.arange(n), n)[::-1])[::-1]
-        before[order, k] = np.where(last >= start, order[np.maximum(last, 0)], -1)
-        after[order, k] = np.where(following <= stop, order[np.minimum(following, n - 1)], -1)
+    before, after = np.empty((n, d), np.int64), np.empty((n, d), np.int64)
+    kernels.neighbours(~np.isnan(values), group, order, before, after)
     return before, after
 
 

@@ -153,7 +153,8 @@ def _combined(parts: Sequence[Choices], n: int) -> Floats:
 def patterns(missing: NDArray[np.bool_]) -> list[tuple[Ints, Ints]]:
     """Which attributes are missing together, and in which rows: each set once."""
     packed = np.packbits(missing, axis=1)
-    order = np.lexsort(packed.T[::-1])
+    # Few attributes are one byte, whose order is found by counting.
+    order = np.argsort(packed[:, 0], kind="stable") if packed.shape[1] == 1 else np.lexsort(packed.T[::-1])
     changes = (np.diff(packed[order], axis=0) != 0).any(axis=1)
     return [
         (np.flatnonzero(missing[rows[0]]), rows) for rows in np.split(order, np.flatnonzero(changes) + 1) if len(rows)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.imputation.repository import units
-from appulse.kernels.differences import mean_differences, of_missing, weights_below
+from appulse.kernels.differences import differences_between, mean_differences, of_missing, weights_below
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,17 +146,10 @@ def score_of(said: Judged) -> Score:
 
 
 def apart(one: Judged, other: Judged) -> Floats:
-    """E|X - Y| of each masked value by two imputers.
-
-    Half of each together differ within by a quarter of what each does, and by half of what these differ by.
-    """
-    n = len(one.truth)
-    owner = np.concatenate([np.repeat(np.arange(n), np.diff(said.first)) for said in (one, other)])
-    order = np.argsort(owner, kind="stable")
-    values = np.concatenate([one.values, other.values])[order]
-    shares = np.concatenate([one.shares, other.shares])[order] / 2
-    spread = _parts(values, shares, one.first + other.first, one.truth)[1]
-    return 2 * spread - (one.spread + other.spread) / 2
+    """E|X - Y| of each masked value by two imputers."""
+    found = np.empty(len(one.truth))
+    differences_between(one.values, one.shares, one.first, other.values, other.shares, other.first, found)
+    return found
 
 
 def mask(truth: Floats, share: float, most: int, seed: int) -> Floats:

@@ -180,6 +180,8 @@ class _Series:
 
         Those that many of the rows have are kept; a row that has another one takes the largest of them within it.
         """
+        if len(self.sets) == 1 and not self.sets.any():
+            return self.sets, np.zeros(len(rows), np.int64)
         count = np.bincount(self.set_of[rows], minlength=len(self.sets))
         often = np.argsort(-count, kind="stable")[:_MOST_SETS]
         kept = np.vstack([np.zeros(self.sets.shape[1], np.bool_), self.sets[often[count[often] > 0]]])

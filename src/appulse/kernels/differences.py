@@ -74,3 +74,32 @@ def mean_differences(values: Floats, shares: Floats, first: Ints, truth: Floats,
             weight += w[at]
             moment += w[at] * x[at]
         off[i], spread[i] = apart, 2.0 * within
+
+
+@exact_kernel
+def differences_between(
+    values: Floats, shares: Floats, first: Ints, others: Floats, of_others: Floats, first_other: Ints, found: Floats
+) -> None:
+    """Write E|X - Y| into ``found``, of each distribution and another one, as `mean_differences` has them.
+
+    It is what lies between where one has begun and the other has not: both are gone through in order at once.
+    """
+    for i in range(len(found)):
+        x, w = values[first[i] : first[i + 1]], shares[first[i] : first[i + 1]]
+        y, v = others[first_other[i] : first_other[i + 1]], of_others[first_other[i] : first_other[i + 1]]
+        of_x, of_y = np.argsort(x), np.argsort(y)
+        a, b, under_x, under_y, total, last = 0, 0, 0.0, 0.0, 0.0, 0.0
+        whole_x, whole_y = w.sum(), v.sum()
+        while a < len(x) or b < len(y):
+            mine = b == len(y) or (a < len(x) and x[of_x[a]] <= y[of_y[b]])
+            at = x[of_x[a]] if mine else y[of_y[b]]
+            if a + b > 0:
+                total += (at - last) * (under_x * (whole_y - under_y) + under_y * (whole_x - under_x))
+            last = at
+            if mine:
+                under_x += w[of_x[a]]
+                a += 1
+            else:
+                under_y += v[of_y[b]]
+                b += 1
+        found[i] = total

@@ -34,6 +34,28 @@ def lines(column: Floats, time: Floats, at: Ints, back: Ints, ahead: Ints) -> Fl
 
 
 @exact_kernel
+def neighbours(there: Flags, group: Ints, order: Ints, before: Ints, after: Ints) -> None:
+    """Write the row of the last value before each (n, d) that is there, itself if it is, and of the next; or -1.
+
+    ``order`` are rows by partition and time; a neighbour is of the same partition.
+    """
+    n, d = there.shape
+    last, following = np.full(d, -1), np.full(d, -1)
+    for i in range(n):
+        low, high = order[i], order[n - 1 - i]
+        if i > 0 and group[low] != group[order[i - 1]]:
+            last[:] = -1
+        if i > 0 and group[high] != group[order[n - i]]:
+            following[:] = -1
+        for k in range(d):
+            if there[low, k]:
+                last[k] = low
+            if there[high, k]:
+                following[k] = high
+            before[low, k], after[high, k] = last[k], following[k]
+
+
+@exact_kernel
 def _made(columns: Floats, time: Floats, group: Ints, back: Ints, ahead: Ints, most: int) -> tuple[Floats, int]:
     """Errors (rows, columns) of lines to neighbours so many rows off, where all are known, and the number of these.
 
