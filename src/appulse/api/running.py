@@ -23,7 +23,6 @@ from appulse.arguments import (
 )
 from appulse.engines.options import Partitions
 from appulse.engines.spark.installation import need_spark
-from appulse.errors import SessionError
 
 
 def _pair(value: Any) -> tuple[str, dict[str, Any]]:
@@ -94,12 +93,6 @@ def start(
     >>> query = ap.start(pairs, *sinks, checkpoint="checkpoint", drain=True)  # doctest: +SKIP
     >>> query.awaitTermination()  # doctest: +SKIP
     """
-    if not hasattr(result.sparkSession, "_jsc"):
-        raise SessionError(
-            "ap.start looks after files and metrics through the JVM of its driver, which Spark Connect does not have. "
-            "Use result.writeStream, which has Spark's own guarantees and the answers alone; or run the job beside the "
-            "cluster: appulse run --master."
-        )
     from appulse.engines.spark.start import Outputs
     from appulse.engines.spark.start import start as start_query
 

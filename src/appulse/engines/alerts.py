@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["DeadLetters", "Failure", "Sent", "Webhook", "from_environment"]
 
 _LOG = logging.getLogger("appulse")
+_WRITES = threading.Lock()  # not of a file of its own: that travels to other processes
 #: Answers of a server that another attempt may not get.
 _PASSING = frozenset({408, 425, 429})
 _PIECE = 1_000
@@ -65,7 +66,6 @@ class DeadLetters:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._lock = threading.Lock()
 
     def add(self, letters: Iterable[tuple[str, str, Failure]], target: str) -> None:
         """Append events (id, JSON, why), on disk before this returns; raises `StorageError`."""
@@ -86,7 +86,7 @@ class DeadLetters:
         if not lines:
             return
         try:
-            with self._lock:
+            with _WRITES:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 with self.path.open("a", encoding="utf-8") as file:
                     file.write("\n".join(lines) + "\n")

@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 
 from appulse.engines.alerts import NO_FILE, DeadLetters, Failure, Webhook, from_environment
+from appulse.engines.spark.failures import spark_errors
 from appulse.engines.spark.messages import MESSAGE_ID, encoded
 from appulse.errors import BadArgument, likely, nearest
 
@@ -92,7 +91,7 @@ def _to_topic(options: dict[str, Any], dead_letter: str | None, query: str) -> A
         for attempt in range(attempts):
             try:
                 return messages.write.format("kafka").options(**options).mode("append").save()
-            except (Py4JJavaError, PySparkException) as problem:
+            except spark_errors() as problem:
                 error = str(problem).strip().splitlines()[0]
                 if attempt + 1 < attempts:
                     time.sleep(random.uniform(0, min(_LONGEST_WAIT, wait * 2**attempt)))  # noqa: S311 - no secret

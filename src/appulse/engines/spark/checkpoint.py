@@ -8,10 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from pyspark.errors import PySparkException
+
 from appulse.engines.spark.files import Folder
 from appulse.engines.spark.repartition import repartitioned, respread
 from appulse.engines.spark.tiling import BEGINNING, Tiling
-from appulse.errors import CheckpointError
+from appulse.errors import CheckpointError, StorageError
 from appulse.model.meaning import canonical, differences
 
 if TYPE_CHECKING:
@@ -29,6 +31,11 @@ _END = "appulse-end"
 # What is kept of a job, and what that is called. A later format reads all from `_OLDEST` on.
 _FORMAT, _OLDEST = 4, 3
 _MOST_LINES = 5
+_NOT_THERE = ("PATH_NOT_FOUND", "FILE_NOT_EXIST")
+_UNSHARED = (
+    "is not one folder for this client, the server of Spark Connect and its executors. Name one that all of them reach "
+    "under the same name: an absolute path on a disk that they share, or an object store."
+)
 # By name: the package itself stands above all layers.
 _OWN: str = import_module("appulse").version
 
@@ -122,6 +129,24 @@ class Checkpoint:
         names = self._folder.names("offsets")
         if names and not any(name.isdecimal() for name in names):
             self._folder.remove("offsets")
+
+    def check_seen_by_spark(self) -> None:
+        """Raise `StorageError` unless Spark finds here what this process wrote; behind Spark Connect it may not."""
+        try:
+            found = self._spark.read.text(f"{self.path.rstrip('/')}/{_NAME}", wholetext=True).first()
+        except PySparkException as problem:
+            if not any(word in str(problem) for word in _NOT_THERE):
+                raise
+            found = None
+        if found is None or found[0] != self._folder.read(_NAME):
+            raise StorageError(f"The checkpoint {self.path} {_UNSHARED}")
+
+    def check_seen_as(self, name: str) -> None:
+        """Raise `StorageError` unless the query of this checkpoint has the name."""
+        stored = self._read()
+        if stored is None or stored.id != name:
+            raise StorageError(f"The checkpoint {self.path} {_UNSHARED}")
+        self.id = name
 
     @property
     def folder(self) -> Folder:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager, suppress
+from functools import cache
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.errors import PySparkException
 
 from appulse import errors
 from appulse.errors import AppulseError, BadInput, CheckpointError, SessionError, StateError, StorageError
@@ -97,6 +100,16 @@ _OUTSIDE = (
         "anew. Start with a new checkpoint; or, if these messages may be lost, give the source failOnDataLoss=false.",
     ),
 )
+
+
+@cache
+def spark_errors() -> tuple[type[Exception], ...]:
+    """What Spark raises, and its JVM where there is one."""
+    try:
+        from py4j.protocol import Py4JJavaError
+    except ModuleNotFoundError:
+        return (PySparkException,)
+    return PySparkException, Py4JJavaError
 
 
 @contextmanager

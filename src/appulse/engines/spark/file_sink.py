@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import pyarrow as pa
 import pyarrow.dataset as ds
+from pyarrow import fs
 
 from appulse.engines.spark.failures import writing
 from appulse.engines.spark.files import Folder
+from appulse.engines.spark.settings import MASTER, get_setting
 from appulse.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame
+
+    from appulse.engines.spark.files import Place
 
 _STAGING = "_appulse_staging"
 _COLUMNAR = frozenset({"parquet", "orc"})
@@ -104,13 +106,14 @@ class FileSink:
     def _check(self, frame: DataFrame, folder: Folder, staging: str, number: int, rows: Callable[[], int]) -> None:
         """Raise where executors wrote to folders that the driver does not see.
 
-        Spark itself commits what the driver finds, which may be nothing. Stores other than disks are the same for all.
+        Spark itself commits what the driver finds, which may be nothing. Hadoop's stores are the same for all; those
+        that Arrow reads may not be the ones that Spark wrote.
         """
-        alone = str(frame.sparkSession.sparkContext.master).startswith("local")
-        if folder.local is None or (alone and not self.counts_always):
+        alone = folder.local is not None and get_setting(frame.sparkSession, MASTER).startswith("local")
+        if folder.arrow is None or (alone and not self.counts_always):
             return
         expected = rows()
-        found = _rows_in(f"{folder.local}/{staging}", self.kind, expected)
+        found = _rows_in(folder.arrow, staging, self.kind, expected)
         if found >= expected:
             return
         raise StorageError(
@@ -121,16 +124,18 @@ class FileSink:
         )
 
 
-def _rows_in(path: str, kind: str, most: int) -> int:
-    """How many rows the files of a folder of this machine have; of kinds that are not counted, ``most`` or none."""
-    files = [file for file in Path(path).glob("[!._]*") if file.is_file()]
+def _rows_in(place: Place, staging: str, kind: str, most: int) -> int:
+    """How many rows the files of a folder have; of kinds that are not counted, ``most`` or none."""
+    files, root = place
+    infos = files.get_file_info(fs.FileSelector(f"{root}/{staging}", allow_not_found=True))
+    names = [info.path for info in infos if info.is_file and not info.base_name.startswith((".", "_"))]
     if kind in _COLUMNAR:
-        return sum(int(ds.dataset(file, format=kind).count_rows()) for file in files)
+        return sum(int(ds.dataset(name, filesystem=files, format=kind).count_rows()) for name in names)
     if kind == "json":
-        return sum(_lines(file) for file in files)
-    return most if files else 0
+        return sum(_lines(files, name) for name in names)
+    return most if names else 0
 
 
-def _lines(file: Path) -> int:
-    with pa.input_stream(str(file), compression="detect") as stream:
+def _lines(files: fs.FileSystem, name: str) -> int:
+    with files.open_input_stream(name) as stream:  # packed or not, by its name
         return sum(piece.count(b"\n") for piece in iter(lambda: stream.read(_PIECE), b""))

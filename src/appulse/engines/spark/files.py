@@ -1,6 +1,7 @@
 """Files through Hadoop's file system, so that any path Spark can write is one we can tidy.
 
-On a disk of this machine they are Python's own: each step through Hadoop is several calls of the JVM.
+On a disk of this machine they are Python's own: each step through Hadoop is several calls of the JVM. Spark Connect has
+no JVM at hand; there stores are Arrow's.
 """
 
 from __future__ import annotations
@@ -8,16 +9,25 @@ from __future__ import annotations
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from urllib.parse import urlsplit
 
-from py4j.java_gateway import is_instance_of
+import pyarrow as pa
+from pyarrow import fs
 
+from appulse.engines.spark.settings import on_connect
 from appulse.errors import StorageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Stores by Spark's names, and Arrow's; each has a file whole or not at all, and replaces one by the other.
+_STORES = {"s3": "s3", "s3a": "s3", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
 _LOCAL = "org.apache.hadoop.fs.RawLocalFileSystem"
+
+
+#: A file system of Arrow's, and a path in it.
+Place: TypeAlias = tuple[fs.FileSystem, str]
 
 
 class _Files(Protocol):
@@ -37,10 +47,14 @@ class Folder:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.path = path
-        hadoop = _Hadoop(spark, path)
-        #: The path, if it is one of this machine's own disks, or of one that is mounted.
-        self.local = hadoop.local
-        self._files: _Files = _Disk(Path(self.local)) if self.local is not None and hadoop.usual else hadoop
+        #: The folder as Arrow has it; None where it is Hadoop's alone.
+        self.arrow: Place | None
+        self._files, self.arrow = _by_arrow(path) if on_connect(spark) else _by_hadoop(spark, path)
+
+    @property
+    def local(self) -> str | None:
+        """The path, if it is one of this machine's own disks, or of one that is mounted."""
+        return self.arrow[1] if self.arrow is not None and isinstance(self.arrow[0], fs.LocalFileSystem) else None
 
     def names(self, folder: str = "") -> list[str]:
         """Names in a folder; none if it is not there."""
@@ -70,6 +84,30 @@ class Folder:
         """Rename within the folder."""
         if not self._files.move(source, target):
             raise StorageError(f"Could not move {source} to {target} in {self.path}. Check rights and free space.")
+
+
+def _by_hadoop(spark: SparkSession, path: str) -> tuple[_Files, Place | None]:
+    hadoop = _Hadoop(spark, path)
+    if hadoop.local is None:
+        return hadoop, None
+    return _Disk(Path(hadoop.local)) if hadoop.usual else hadoop, (fs.LocalFileSystem(), hadoop.local)
+
+
+def _by_arrow(path: str) -> tuple[_Files, Place]:
+    scheme = urlsplit(path).scheme
+    if scheme in ("", "file"):
+        local = str(Path(path.removeprefix("file:")).absolute())
+        return _Disk(Path(local)), (fs.LocalFileSystem(), local)
+    if scheme not in _STORES:
+        raise StorageError(
+            f"{path} is in a store that a client of Spark Connect does not reach: name a folder of a disk that it and "
+            f"the server share, or of {', '.join(sorted(_STORES))}."
+        )
+    try:
+        place = fs.FileSystem.from_uri(_STORES[scheme] + path.removeprefix(scheme))
+    except (pa.ArrowException, OSError, ImportError) as problem:
+        raise StorageError(f"{path} cannot be reached: {problem}. Check the address and its credentials.") from problem
+    return _Store(*place), place
 
 
 class _Disk:
@@ -129,6 +167,49 @@ class _Disk:
         return at
 
 
+class _Store:
+    """A folder of an object store, by Arrow."""
+
+    def __init__(self, files: fs.FileSystem, root: str) -> None:
+        self._fs, self._root = files, root.rstrip("/")
+
+    def _at(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    def names(self, folder: str) -> list[str]:
+        found = self._fs.get_file_info(fs.FileSelector(self._at(folder), allow_not_found=True))
+        return [info.base_name for info in found]
+
+    def read(self, name: str) -> str | None:
+        try:
+            with self._fs.open_input_stream(self._at(name), compression=None) as stream:
+                return bytes(stream.read()).decode(errors="replace")
+        except FileNotFoundError:
+            return None
+
+    def make(self, name: str) -> None:
+        self._fs.create_dir(self._at(name))
+
+    def touch(self, name: str) -> None:
+        self.write(name, "")
+
+    def write(self, name: str, text: str) -> None:
+        with self._fs.open_output_stream(self._at(name), compression=None) as stream:
+            stream.write(text.encode())
+
+    def remove(self, name: str) -> None:
+        at = self._at(name)
+        kind = self._fs.get_file_info(at).type
+        if kind == fs.FileType.Directory:
+            self._fs.delete_dir(at)
+        elif kind == fs.FileType.File:
+            self._fs.delete_file(at)
+
+    def move(self, source: str, target: str) -> bool:
+        self._fs.move(self._at(source), self._at(target))
+        return True
+
+
 def _checksum(at: Path) -> Path:
     return at.with_name(f".{at.name}.crc")
 
@@ -141,6 +222,8 @@ class _Hadoop:
     """A folder through the JVM."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
+        from py4j.java_gateway import is_instance_of  # which a client of Spark Connect does not have
+
         jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no public door to Hadoop's file systems
         self._jvm = jvm
         self._path = jvm.org.apache.hadoop.fs.Path  # once: to look a class up takes a call for each part of its name

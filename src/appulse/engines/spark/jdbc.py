@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 from pyspark.sql.utils import to_str
 
+from appulse.engines.spark.failures import spark_errors
 from appulse.errors import AppulseError, BadArgument, StorageError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def replace_rows(frame: DataFrame, options: dict[str, Any], query: str, number: 
     for attempt, wait in enumerate((*_WAITS, None), 1):
         try:
             return _replace_rows(frame, options, query, number)
-        except (Py4JJavaError, PySparkException) as problem:
+        except spark_errors() as problem:
             away = _AWAY.search(str(problem))
             if away is None:
                 raise

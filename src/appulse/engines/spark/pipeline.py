@@ -36,8 +36,15 @@ from appulse.engines.spark.inputs import (
 )
 from appulse.engines.spark.processor import StageProcessor
 from appulse.engines.spark.results import SparkResult
-from appulse.engines.spark.tagged import LEVELS, METRIC, METRICS, arrow_schema, in_schema, tagged_schema
-from appulse.engines.spark.tagged import rejects_frame as frame_of_rejects
+from appulse.engines.spark.tagged import (
+    LEVELS,
+    METRIC,
+    METRICS,
+    arrow_schema,
+    in_schema,
+    rejects_frame,
+    tagged_schema,
+)
 from appulse.model.changes import newest as newest_of
 
 if TYPE_CHECKING:
@@ -114,9 +121,8 @@ _NUMBERS = count(1)
 
 def built(operator: Operator, tiling: Tiling, control: str | None = None) -> SparkResult:
     """The plan of an operator; ``control`` is a folder that a drain puts the mark of the streams' end in."""
-    streaming, first = operator.sources.streaming, None
-    if operator.refused is not None and len(operator.refused):
-        first = frame_of_rejects(operator.sources.spark, operator.refused, operator.rejects)
+    streaming = operator.sources.streaming
+    first = operator.refused if operator.refused is not None and len(operator.refused) else None
     if operator.rows is not None:
         rows = operator.rows(operator.sources.frames[0])
     else:
@@ -126,6 +132,8 @@ def built(operator: Operator, tiling: Tiling, control: str | None = None) -> Spa
         refuse = _refuser(operator.stages(tiling)[0], arrow_schema(operator.rejects))
         blocks = _encoded(operator, tiling, None)
         bad = bad.unionAll(blocks.groupBy("tile").applyInArrow(refuse, operator.rejects))
+    if bad is not None and first is not None:
+        bad = bad.unionAll(rejects_frame(operator.sources.spark, first, operator.rejects))
 
     name = metrics_name(next(_NUMBERS))
     if streaming and operator.judge is None and not operator.again:
@@ -147,7 +155,7 @@ def built(operator: Operator, tiling: Tiling, control: str | None = None) -> Spa
         rows,
         operator.answers,
         operator.rejects,
-        bad if bad is None or first is None else bad.unionAll(first),
+        bad,
         rebuild,
         replanned=operator.replanned,
         tiled=operator.tiled,

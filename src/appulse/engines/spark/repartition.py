@@ -7,8 +7,7 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JError
-
+from appulse.engines.spark.settings import on_connect
 from appulse.engines.spark.tiling import BEGINNING
 from appulse.errors import CheckpointError
 
@@ -73,6 +72,12 @@ def _states(folder: Folder) -> int | None:
 
 def _spread(spark: SparkSession, folder: Folder, states: int, wanted: int) -> None:
     """Have Spark move the states of a query."""
+    if on_connect(spark):
+        raise CheckpointError(
+            f"Spark keeps the states of the checkpoint {folder.path} in {states} partitions, and has no way to spread "
+            f"them over {wanted} through Spark Connect. Start the job beside the cluster once, with partitions=: "
+            "appulse run --master. Or start without them, or with a new checkpoint."
+        )
     manager = _manager(spark)
     if manager is None:
         raise CheckpointError(
@@ -84,6 +89,8 @@ def _spread(spark: SparkSession, folder: Folder, states: int, wanted: int) -> No
 
 def _manager(spark: SparkSession) -> Any:
     """What moves states; None before Spark 4.3."""
+    from py4j.protocol import Py4JError
+
     session: Any = spark._jsparkSession  # noqa: SLF001 - PySpark has no public door to it
     try:
         return session.streamingCheckpointManager()

@@ -37,7 +37,7 @@ class SparkResult:
     replanned: bool = False  # whether the call asks for tiles of its own making
     tiled: bool = False  # whether its partitions are tiles of space, of which a later start may have others
     judge: Callable[[Folder], Callable[[DataFrame, int], DataFrame]] | None = None  # what makes a batch tagged rows
-    first_rejects: DataFrame | None = None  # of a streaming result: what was refused before any row
+    first_rejects: pa.Table | None = None  # of a streaming result: what was refused before any row
     name: str = ""  # of a streaming result: that of its metrics
     upstream: tuple[SparkResult, ...] = ()  # the calls in the same query whose answers come in
     stage_lag: int = 0  # microseconds that Spark's watermark is ahead of the rows that come in

@@ -77,6 +77,11 @@ def check_session(spark: SparkSession) -> list[str]:
     return advice
 
 
+def on_connect(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect, which has no JVM at hand."""
+    return not hasattr(spark, "_jsc")
+
+
 def get_setting(spark: SparkSession, name: str, default: str = "unset") -> str:
     """The value of a setting; ``default`` where it is neither set nor known to have a default."""
     try:

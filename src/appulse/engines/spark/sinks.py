@@ -11,9 +11,8 @@ from pyspark.sql import types as T  # noqa: N812
 
 from appulse.engines.spark.file_sink import FileSink
 from appulse.engines.spark.iceberg import IcebergSink
-from appulse.engines.spark.jdbc import known_driver, replace_rows
 from appulse.engines.spark.messages import encoded
-from appulse.errors import BadArgument
+from appulse.errors import BadArgument, SessionError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,8 +35,11 @@ class Sink:
     once: bool = False
 
 
-def sink_of(sink: Any, role: str, query: str) -> Sink:
-    """What writes to the sink that a user named; ``query`` names this checkpoint's query among others."""
+def sink_of(sink: Any, role: str, query: str, *, remote: bool = False) -> Sink:
+    """What writes to the sink that a user named; ``query`` names this checkpoint's query among others.
+
+    ``remote`` is whether Spark's driver is elsewhere, as on Spark Connect.
+    """
     if callable(sink):
         return _asking(sink)
     if not (
@@ -57,6 +59,14 @@ def sink_of(sink: Any, role: str, query: str) -> Sink:
                 f"{role}=('jdbc', ...) has no {' and no '.join(map(repr, missing))}. Give both: "
                 "('jdbc', {'url': 'jdbc:postgresql://host/base', 'dbtable': 'pairs'})."
             )
+        if remote:
+            raise SessionError(
+                f"{role}=('jdbc', ...) is written exactly once over a connection of the driver's own JVM, which Spark "
+                "Connect does not have. Write to a file, Delta, Iceberg or Kafka; or run the job beside the cluster: "
+                "appulse run --master."
+            )
+        from appulse.engines.spark.jdbc import known_driver, replace_rows  # of the JVM
+
         if "driver" not in {name.lower() for name in options} and (driver := known_driver(options)):
             options["driver"] = driver
         return _asking(lambda frame, number: replace_rows(frame, options, query, number))

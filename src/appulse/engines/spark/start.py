@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
-from functools import cache, reduce
+from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 
-from appulse.engines.arriving import FEWEST_ROWS
-from appulse.engines.spark.alerting import Alert, alerts_of
+from appulse.engines.spark.alerting import alerts_of
+from appulse.engines.spark.batch_writer import PATIENCE, BatchWriter, observed_figures
 from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.failures import Query, writing
 from appulse.engines.spark.lock import CheckpointLock
-from appulse.engines.spark.metrics import report
-from appulse.engines.spark.plans import observed_now
 from appulse.engines.spark.results import SparkResult, own_result
-from appulse.engines.spark.sinks import Sink, sink_of
-from appulse.engines.spark.tagged import ANSWER, LEVELS, METRIC, METRICS, REJECT
-from appulse.errors import BadArgument, StateLimit, warn_late, warn_swapped
-from appulse.model.times import shown_time
+from appulse.engines.spark.settings import on_connect
+from appulse.engines.spark.sinks import sink_of
+from appulse.engines.spark.tagged import REJECT
+from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from appulse.engines.spark.tiling import Tiling
-
-
-_BEFORE = "rejected before"  # by the calls before
 
 
 class Outputs(NamedTuple):
@@ -62,11 +56,19 @@ def start(
     if drain and trigger not in (None, {"availableNow": True}):
         raise BadArgument(f"drain=True takes what is available now and ends; it goes with no trigger, not {trigger!r}.")
     _check_chain(known, outputs.rejects, drain=drain)
-    place = Checkpoint(result.sparkSession, checkpoint)
+    remote = on_connect(result.sparkSession)
     with writing(f"the checkpoint {checkpoint}"):
-        lock = CheckpointLock(place.folder)
+        place = Checkpoint(result.sparkSession, checkpoint)
+        lock = CheckpointLock(place.folder, wait=PATIENCE if remote else 0)
     try:
-        query = _started(known, place, outputs, partitions, drain=drain, trigger=trigger, max_state=max_state)
+        known, writer = _planned(known, place, outputs, partitions, max_state)
+        if remote:  # the process of the server that writes batches takes it
+            lock.release()
+        with writing(f"the checkpoint {checkpoint}"):
+            if drain:
+                query: Query = DrainingQuery(writer.trigger(availableNow=True), place, known)
+            else:
+                query = Query((writer.trigger(**trigger) if trigger else writer).start(), checkpoint)
     except BaseException:
         lock.release()
         raise
@@ -74,24 +76,21 @@ def start(
     return query
 
 
-def _started(
-    known: SparkResult,
-    place: Checkpoint,
-    outputs: Outputs,
-    partitions: int | None,
-    *,
-    drain: bool,
-    trigger: dict[str, Any] | None,
-    max_state: int | None,
-) -> Query:
-    """The query, over the tiles that its checkpoint has."""
+def _planned(
+    known: SparkResult, place: Checkpoint, outputs: Outputs, partitions: int | None, max_state: int | None
+) -> tuple[SparkResult, DataStreamWriter]:
+    """The result over the tiles that its checkpoint has, and what starts it."""
     sink, rejects, alerts = outputs
+    spark: Any = known.rows.sparkSession
+    remote = on_connect(spark)
     wanted = known.tiling
     if partitions is not None and partitions != wanted.latest.tiles:
         wanted = wanted.over(partitions)
     with writing(f"the checkpoint {place.path}"):
         moves = {"replanned": known.replanned, "tiled": known.tiled}
         tiling = place.admit(known.call, wanted, partitions, **moves, before=known.calls)
+        if remote:
+            place.check_seen_by_spark()
     ends = place.end_folder if any(one.call.holds_back for one in (*known.calls, known)) else None
     before: list[str] = []
     if ends is not None or tiling != known.tiling:
@@ -99,20 +98,23 @@ def _started(
         if rejects is not None:
             before = [f"reject{i}" for i in range(len(known.calls))]
         known = in_place(known, tiling, tilings, ends, before)
-    write = _batch_writer(
-        known,
-        place,
-        sink_of(sink, "sink", place.id),
-        None if rejects is None else sink_of(rejects, "rejects", place.id),
+    write = BatchWriter(
+        place.path,
+        place.id,
+        sink_of(sink, "sink", place.id, remote=remote),
+        None if rejects is None else sink_of(rejects, "rejects", place.id, remote=remote),
         before,
         alerts_of(alerts, place.id, checkpoint=place.path, answers=known.answers),
         max_state,
+        time_type=known.call.time_type,
+        judge=known.judge,
+        first_rejects=[
+            (one.first_rejects, one.rejects) for one in (*known.calls, known) if one.first_rejects is not None
+        ],
+        observed=None if remote else partial(observed_figures, known),
+        holder=f", for session {spark.session_id} of Spark Connect" if remote else "",
     )
-    writer = known.rows.writeStream.foreachBatch(write).option("checkpointLocation", place.path)
-    with writing(f"the checkpoint {place.path}"):
-        if drain:
-            return DrainingQuery(writer.trigger(availableNow=True), place, known)
-        return Query((writer.trigger(**trigger) if trigger else writer).start(), place.path)
+    return known, known.rows.writeStream.foreachBatch(write).option("checkpointLocation", place.path)
 
 
 def _check_chain(known: SparkResult, rejects: Any, *, drain: bool) -> None:
@@ -199,118 +201,3 @@ class DrainingQuery(Query):
         """Stop before the end; the checkpoint stays open and can be resumed."""
         self._stopped = True
         super().stop()
-
-
-def _batch_writer(
-    result: SparkResult,
-    place: Checkpoint,
-    answers: Sink,
-    rejects: Sink | None,
-    before: Sequence[str],
-    alerts: Sequence[Alert],
-    max_state: int | None,
-) -> Callable[[DataFrame, int], None]:
-    """What writes a batch. ``before`` are the tags of the rejects of calls before.
-
-    A batch that is read twice would be worked out twice, and leave its state twice. So it is kept, unless the answers
-    are all that is written, by a sink that reads them once: then that is the one job of the batch.
-    """
-    judge = None if result.judge is None else result.judge(place.folder)
-    once = answers.once and judge is None
-    kept = rejects is not None or bool(alerts) or max_state is not None or not once
-    query = cache(lambda: place.query)  # known once it runs
-    # Made once: to make a column takes PySpark some twenty calls of the JVM, a few milliseconds.
-    own = {tag: F.inline(tag) for tag in (ANSWER, REJECT, *before)}
-
-    def write(given: DataFrame, number: int) -> None:
-        batch = given if judge is None else judge(given, number)
-        if kept:
-            batch = batch.persist()
-        metrics = cache(lambda: _observed(result, query()) if once else _collected(batch, before))
-        try:
-            if max_state is not None:  # known before anything is written
-                _check_state(_collected(batch, before)["state_rows"], max_state, number)
-            answers.write(
-                batch.select(own[ANSWER]),
-                number,
-                lambda: bool(metrics()["answers"] or metrics()["left"] or number == 0),
-                lambda: metrics()["answers"] + metrics()["left"],
-            )
-            if metrics()["answers"] or metrics()["left"]:
-                for alert in alerts:
-                    alert(batch.select(own[ANSWER]), number)
-            place.saw(metrics()["newest"])
-            _warn_late(result, metrics())
-            _warn_swapped(metrics())
-            if judge is not None:
-                _report(query(), number, metrics())
-            if rejects is not None and (metrics()["rejected"] or (before and metrics()[_BEFORE]) or number == 0):
-                bad = [batch.select(own[tag]) for tag in (REJECT, *before)]
-                if number == 0:  # with what was refused before any row
-                    bad += [one.first_rejects for one in (*result.calls, result) if one.first_rejects is not None]
-                refused = _together(bad)
-                rejects.write(refused, number, lambda: True, refused.count)
-        finally:
-            if kept:
-                batch.unpersist()
-
-    return write
-
-
-def _check_state(rows: int, most: int, number: int) -> None:
-    """Raise `StateLimit` where a micro-batch leaves more rows than may be held."""
-    if rows > most:
-        raise StateLimit(
-            f"After batch {number} the query would hold {rows:,} rows, and max_state is {most:,}. Nothing of the batch "
-            "was written. Shorten windows or lateness, or raise max_state, and start again with the same checkpoint: "
-            "no row is lost or doubled."
-        )
-
-
-def _together(frames: Sequence[DataFrame]) -> DataFrame:
-    """Rejects of several calls; keys and times as text where they differ in type."""
-    if len({frame.schema.simpleString() for frame in frames}) > 1:
-        frames = [frame.withColumns({name: F.col(name).cast("string") for name in ("key", "time")}) for frame in frames]
-    return reduce(DataFrame.union, frames)
-
-
-def _warn_late(result: SparkResult, metrics: Counter[str]) -> None:
-    """Warn if most rows of a batch were late."""
-    late, rows = metrics["late"], metrics["rows"] + metrics["late"]
-    if rows >= FEWEST_ROWS and 2 * late > rows:
-        newest = shown_time(metrics["newest"], result.call.time_type, "s")
-        warn_late(late, rows, f"Spark's watermark is past them: a row that is held has the time {newest}.")
-
-
-def _warn_swapped(metrics: Counter[str]) -> None:
-    """Warn if latitude and longitude look swapped to some worker, and no other one found a row in a region."""
-    if metrics["swapped"] and not metrics["answers"]:
-        warn_swapped(metrics["swapped"])
-
-
-def _observed(result: SparkResult, query: str) -> Counter[str]:
-    """The figures that Spark observed while the rows of a batch were read."""
-    before = [one.name for one in result.calls]
-    found = observed_now(result.rows.sparkSession, query, [result.name, *before])
-    totals = Counter({name: max(int(value or 0), 0) for name, value in found[result.name].items()})
-    totals[_BEFORE] = sum(int(found[name]["rejected"] or 0) for name in before if name in found)
-    return totals
-
-
-def _collected(batch: DataFrame, before: Sequence[str]) -> Counter[str]:
-    """The same figures of a batch that is kept."""
-    totals: Counter[str] = Counter()
-    for row in batch.where(F.col("tag") == METRIC).select(METRIC).collect():
-        figures = {name: int(value) for name, value in zip(METRICS, row[0], strict=True)}
-        largest = {name: max(totals[name], figures.pop(name)) for name in ("newest", "queries", "query_version")}
-        totals.update(figures)
-        totals |= Counter(largest)
-    totals[_BEFORE] = batch.where(F.col("tag").isin(*before)).count() if before else 0
-    return totals
-
-
-def _report(query: str, number: int, metrics: Counter[str]) -> None:
-    """Report to those who listen; what stands is known only where a task had rows."""
-    reported = {name: metrics[name] for name in METRICS if name not in ("tile", "newest")}
-    worked = bool(metrics["rows"] or metrics["rejected"])
-    report(query, number, {n: v for n, v in reported.items() if worked or n == "query_version" or n not in LEVELS})
