@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyarrow import fs
 
-from appulse.engines.spark.files import _Disk, _Hadoop
+from appulse.engines.spark.files import Folder, _Disk, _Hadoop, _Store
+from appulse.errors import StorageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,3 +57,39 @@ def test_a_file_in_the_way_is_reported(tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
     with pytest.raises(NotADirectoryError, match="Not a directory"):
         _Disk(tmp_path).write("taken/file", "text")
+
+
+def test_a_store_has_what_a_disk_has(tmp_path: Path) -> None:
+    """As object stores, it makes no folders; here they are there."""
+    for name in ("disk", "store"):
+        for folder in ("notes", "marks", "a"):
+            (tmp_path / name / folder).mkdir(parents=True)
+    store = _Store(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "store/")
+    assert _steps(store) == _steps(_Disk(tmp_path / "disk"))
+
+
+def _steps(folder: _Disk | _Store) -> list[Any]:
+    folder.make("a/b")
+    folder.touch("marks/7")
+    folder.write("notes/one.gz", "première")
+    folder.write("notes/one.gz", "again\r\n")
+    seen: list[Any] = [folder.names("nowhere"), folder.read("nowhere"), folder.read("notes/one.gz")]
+    folder.move("notes/one.gz", "notes/two")
+    for name in ("nowhere", "a", "marks/7"):
+        folder.remove(name)
+    return [*seen, folder.names("notes"), folder.names("marks"), sorted(folder.names(""))]
+
+
+def test_connect_reaches_disks_and_stores(tmp_path: Path) -> None:
+    connect: Any = object()  # a session without a JVM
+    for path in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}"):
+        folder = Folder(connect, path)
+        folder.write("note", "text")
+        assert folder.local == str(tmp_path)
+        assert (tmp_path / "note").read_text() == "text"
+    folder = Folder(connect, "s3a://bucket/checkpoint?region=eu-west-1")
+    assert folder.local is None
+    assert folder.arrow is not None
+    assert folder.arrow[1] == "bucket/checkpoint"
+    with pytest.raises(StorageError, match="a client of Spark Connect does not reach"):
+        Folder(connect, "hdfs://host/checkpoint")

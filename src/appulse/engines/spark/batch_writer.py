@@ -37,7 +37,7 @@ _BEFORE = "rejected before"  # by the calls before
 # By name: the package itself stands above all layers.
 _OWN: str = import_module("appulse").version
 # Seconds until the process of a run before, which a server of Spark Connect ends in its own time, has gone.
-PATIENCE = 20.0
+PATIENCE = 10.0
 
 
 @dataclass

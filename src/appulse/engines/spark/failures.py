@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _OURS = re.compile(r"appulse\.errors\.(\w+): (.+)")
 _FULL = "No space left on device|Disk quota exceeded|File too large|Read-only file system"
-_BARRED = "Permission denied|Parent path is not a directory|Not a directory|Mkdirs failed to create"
+_BARRED = "Permission denied|Parent path is not a directory|Not a directory|Mkdirs failed to create|AWS Error \\w+"
 _STATE = "CANNOT_LOAD_STATE_STORE"
 _UNREADABLE = (r"Checksum error: \S+", r"Stream is corrupted", r"\S+ does not exist", _STATE)
 
