@@ -73,7 +73,8 @@ def start(
     * ``result``: what a call over streaming frames returned.
     * ``sink, rejects``: each a ``("format", {options})`` pair or a function of (batch frame, batch id). Files and JDBC
       tables are written exactly once, functions and Kafka at least once.
-    * ``checkpoint``: the folder from which the query goes on when it is started again.
+    * ``checkpoint``: the folder from which the query goes on when it is started again. On Spark Connect the client, the
+      server and its executors reach it under this name, and sinks are written by the server; see docs/deployment.md.
     * ``partitions``: the number of tiles or buckets, in place of that of the call; a checkpoint's may change.
     * ``trigger``: when micro-batches begin, as Spark has it: ``{"processingTime": "5 seconds"}``; by default one after
       the other.
@@ -86,7 +87,8 @@ def start(
       file of dead letters. Text of options may be ``{"env": "NAME"}``. See docs/operating.md.
 
     Returns a query, as ``writeStream.start()`` of Spark does. Raises `BadArgument` for a wrong argument,
-    `CheckpointError` for a checkpoint of another job, and `StorageError` where it cannot be written.
+    `CheckpointError` for a checkpoint of another job, `StorageError` where it cannot be written or is not shared, and
+    `SessionError` for a sink that Spark Connect does not have.
 
     >>> pairs = ap.similarity_join(left, right, epsilon=50, probability=0.9, window="1 minute")  # doctest: +SKIP
     >>> sinks = ("parquet", {"path": "pairs"}), ("json", {"path": "rejects"})
