@@ -273,8 +273,8 @@ def test_a_task_that_fails_after_its_state_was_written(
     table = rows_table(bad=True)
     folder = str(tmp_path)
 
-    def fragile(sink: Any, role: str, query: str) -> Sink:
-        own = sink_of(sink, role, query)
+    def fragile(sink: Any, role: str, query: str, **how: Any) -> Sink:
+        own = sink_of(sink, role, query, **how)
 
         def write(frame: DataFrame, number: int, *asked: Any) -> object:
             return own.write(frame.mapInArrow(failing_once(folder, number), frame.schema), number, *asked)
