@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import appulse as ap
 from appulse.engines.spark.blobs import METRICS
 from appulse.kernels import bounds as bound_kernels
-from appulse.operators import whole
+from appulse.operators import cell_order, whole
 from appulse.operators.audit import chosen
 from appulse.operators.join_windows import JoinWindows
 from appulse.operators.pairs import farthest
@@ -109,7 +109,7 @@ def test_a_reach_that_is_too_short_is_reported(made: Any, d: int, index: str, mo
     assert dismissed == 0
     original = JoinWindows.extents
     monkeypatch.setattr(JoinWindows, "extents", lambda *given: original(*given) / 20.0)
-    monkeypatch.setattr(whole, "farthest", lambda *given: 0.8 * farthest(*given))
+    monkeypatch.setattr(cell_order, "farthest", lambda *given: 0.8 * farthest(*given))
     wrong = ap.similarity_join(*made(120, d), **question, options=options)
     if d == 1 and made is clouds and index != "grid":
         assert len(wrong) == len(right)  # an index on a line asks no balls

@@ -26,6 +26,7 @@ from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned, spread_k
 from appulse.engines.spark.tiling import Tiling, Version
 from appulse.errors import CheckpointError, StateError
 from appulse.model.encode import encode
+from appulse.operators import few_points, large_pushes
 from tests.helpers.fake_spark import FakeHandle, FakeSpark
 from tests.helpers.strategies import Case, cases, pushes
 
@@ -89,16 +90,21 @@ def plans(draw: st.DrawFn, case: Case, tiles: int | None = None) -> TilePlan:
 
 @given(st.data())
 def test_tiles_answer_as_one_process_does(data: st.DataObject) -> None:
-    """Any plan, any cuts into batches and tasks, lost caches, failed attempts: pushes in process answer the same."""
+    """Any plan, any cuts into batches and tasks, lost caches, failed attempts: pushes in process answer the same.
+
+    Also where all rows of a task are many enough to be taken in the order of cells.
+    """
     case = data.draw(cases(lateness=True, everywhere=True, most=8))
     call, plan = call_of(case), data.draw(plans(case))
     cut = data.draw(pushes(case, late=data.draw(st.booleans())))
     spark = FakeSpark(call, plan, Random(data.draw(st.integers(0, 1 << 30))))
-    local = LocalJoin(call)
+    local, large = LocalJoin(call), data.draw(st.booleans())
     for push in cut:
         tables = case.frames(push)
         expected = local.push(tables)
-        answers, _ = spark.batch(tables)
+        least, few = (1, 0) if large else (1 << 30, few_points.FEW)
+        with patch.object(large_pushes, "_FROM", least), patch.object(few_points, "FEW", few):
+            answers, _ = spark.batch(tables)
         assert rows_of(answers) == rows_of([expected])
 
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from appulse.operators.store import WindowBuffer
 
 _PROBES, _ROWS = 64, 64
+# Pairs drawn that are answers from which on they tell how many there will be, and for how many more rows each is drawn
+# where too few of them say that there will be too many.
+_ENOUGH, _MORE = 8, 16
 
 
 @dataclass(frozen=True)
@@ -53,9 +56,25 @@ def estimated(
     reach_of: Callable[[int], tuple[NDArray[np.int64], NDArray[np.int64]]],
 ) -> Estimate:
     """Draw rows from the windows of some of the arrivals, and judge these pairs. The same draw for the same rows."""
+    found, hits = _drawn(plan, stores, stream_of, meets, arrivals, reach_of, _ROWS)
+    if found.explodes and hits < _ENOUGH:  # each of few stands for very many, and may have been met by chance
+        found, _ = _drawn(plan, stores, stream_of, meets, arrivals, reach_of, _MORE * _ROWS)
+    return found
+
+
+def _drawn(
+    plan: JoinPlan,
+    stores: Sequence[WindowBuffer],
+    stream_of: NDArray[np.int64],
+    meets: NDArray[np.bool_],
+    arrivals: Arrivals,
+    reach_of: Callable[[int], tuple[NDArray[np.int64], NDArray[np.int64]]],
+    rows_each: int,
+) -> tuple[Estimate, int]:
+    """An estimate by so many rows for each arrival, and how many answers were drawn."""
     random = np.random.default_rng(len(arrivals.time))
     pairs = near = answers = matching = 0.0
-    drawn = 0
+    drawn = hits = 0
     for own, store in enumerate(stores):
         probing = np.flatnonzero(meets[own][arrivals.store])
         if len(probing) == 0 or len(store) == 0:
@@ -64,13 +83,13 @@ def estimated(
         oldest, newest = (ranks[some] for ranks in reach_of(own))
         begin = np.searchsorted(store.rank_max.view, oldest, side="left")
         size = np.maximum(0, np.searchsorted(store.time.view, arrivals.time[some], side="right") - begin)
-        at = np.repeat(some, _ROWS)
-        rows = np.repeat(begin, _ROWS) + (random.random(len(at)) * np.repeat(size, _ROWS)).astype(np.int64)
+        at = np.repeat(some, rows_each)
+        rows = np.repeat(begin, rows_each) + (random.random(len(at)) * np.repeat(size, rows_each)).astype(np.int64)
         # How many pairs of the push each one drawn stands for.
-        weight = np.repeat(size, _ROWS) * (len(probing) / len(some) / _ROWS)
+        weight = np.repeat(size, rows_each) * (len(probing) / len(some) / rows_each)
         rows = np.minimum(rows, len(store) - 1)
         rank, group = store.rank.view[rows], store.group.view[rows]
-        met = (weight > 0) & (rank >= np.repeat(oldest, _ROWS)) & (rank <= np.repeat(newest, _ROWS))
+        met = (weight > 0) & (rank >= np.repeat(oldest, rows_each)) & (rank <= np.repeat(newest, rows_each))
         met &= group == arrivals.group[at]
         drawn += int(met.sum())
         pairs += float(weight[met].sum())
@@ -83,7 +102,7 @@ def estimated(
             drawn_pairs = CandidatePairs(stores[other], arrivals.row[at[mask]], store, rows[mask], np.flatnonzero(mask))
             found = evaluated(plan, drawn_pairs, kinds, Counter())
             each = weight[found.pairs.arrival]
-            answers += float(each.sum())
+            answers, hits = answers + float(each.sum()), hits + len(each)
             if plan.values:
                 matching += float((each * found.probability * products(found.pairs)).sum())
-    return Estimate(len(arrivals.time), pairs, near, answers, drawn, matching)
+    return Estimate(len(arrivals.time), pairs, near, answers, drawn, matching), hits

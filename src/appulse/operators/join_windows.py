@@ -71,8 +71,9 @@ class JoinWindows:
         lanes = np.arange(n) % self.lanes
         self._stream_of = streams
         joined = (streams[:, None] != streams[None, :]) | self.plan.self_join
-        self._meets = joined & ((lanes[:, None] + lanes[None, :] > 0) | (self.lanes == 1))
+        self.meets = joined & ((lanes[:, None] + lanes[None, :] > 0) | (self.lanes == 1))
         self._windows = np.array(self.plan.windows or [0] * len(self.plan.streams), np.int64)[streams]
+        self.windows_of: list[int] = self._windows.tolist()
 
     def __len__(self) -> int:
         """Rows held."""

@@ -25,6 +25,7 @@ from appulse.operators.cost import Probes
 from appulse.operators.estimate import Estimate, estimated
 from appulse.operators.few_points import FewPairsFound, FewPoints
 from appulse.operators.held_pairs import leading, values_of
+from appulse.operators.large_pushes import LargePush
 from appulse.operators.one_dimension import matches, prepare
 from appulse.operators.output import Watch, explodes
 from appulse.operators.pairs import (
@@ -39,6 +40,7 @@ from appulse.operators.pairs import (
 )
 from appulse.operators.presence import pair_factor
 from appulse.operators.vectors import close_vectors
+from appulse.operators.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,6 +70,7 @@ class SimilarityJoin(FewPoints):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.workers = Workers()
         self.estimate: Estimate | None = None
         self._come = 0  # rows since the last estimate
         self._audit, self.noted = Audit.of_plan(self.plan, self.counts), NOTHING  # pairs of audited rows
@@ -87,6 +90,9 @@ class SimilarityJoin(FewPoints):
         arrivals = self._admit(batches)
         if arrivals is None:
             return NO_ANSWERS
+        came = np.bincount(arrivals.store, minlength=len(self._stores)).tolist()
+        if (push := LargePush.of(self, self._stores, came)) is not None:
+            return self._in_cells(push, len(arrivals.time))
         self._prepare_indexes(arrivals)
         given = sum(max(len(rows), len(rows.samples) // max(1, rows.d)) for _, _, rows in batches)
         self._matching = Watch(given, _matching_samples, values=True)
@@ -95,6 +101,16 @@ class SimilarityJoin(FewPoints):
         for own, store in enumerate(self._stores):
             found += self._sweep(own, store, arrivals)
         return Answers.concat(found)
+
+    def _in_cells(self, push: LargePush, rows: int) -> Answers:
+        """The answers of many rows; the next few find no index, and make one."""
+        if self._due(rows):
+            self.announce(push.estimate)
+        found = push.answers()
+        for store in self._stores:
+            store.use_none()
+            store.linked = len(store)
+        return Answers.concat([NO_ANSWERS, *found])
 
     def push_few(
         self, asked: NDArray[np.int64], places: Sequence[NDArray[np.int64]], many: Sequence[int]
@@ -138,33 +154,34 @@ class SimilarityJoin(FewPoints):
                 store.use_none()
                 continue
             if self._lies_on_a_line and prepare(
-                store, self._stores, arrivals, self._meets[own], self.plan.index, self.plan.limit
+                store, self._stores, arrivals, self.meets[own], self.plan.index, self.plan.limit
             ):
                 continue
             store.prepare_index(partial(self._probes, own, arrivals))
 
     def _probes(self, own: int, arrivals: Arrivals) -> Probes:
         """Some of the rows that will look for others in a store."""
-        probing = np.flatnonzero((self._meets[own] | (np.arange(len(self._meets)) == own))[arrivals.store])
+        probing = np.flatnonzero((self.meets[own] | (np.arange(len(self.meets)) == own))[arrivals.store])
         probing = probing[:: max(1, len(probing) // _PROBES)]
         return Probes(arrivals.centre[probing], arrivals.extent[probing], arrivals.variance[probing])
 
-    def _estimate(self, arrivals: Arrivals) -> None:
-        """What the push will bring forth, where it is large and there was no report lately."""
-        self._come += len(arrivals.time)
-        if (
-            self.plan.held
-            or len(arrivals.time) < _ESTIMATED_FROM
-            or (self.estimate is not None and self._come < _ESTIMATED_EVERY)
-        ):
-            return
+    def _due(self, rows: int) -> bool:
+        """Whether to estimate what a push brings forth: it is large, and there was no report lately."""
+        self._come += rows
+        if self.plan.held or rows < _ESTIMATED_FROM or (self.estimate is not None and self._come < _ESTIMATED_EVERY):
+            return False
         self._come = 0
+        return True
+
+    def _estimate(self, arrivals: Arrivals) -> None:
+        if not self._due(len(arrivals.time)):
+            return
         self.announce(
             estimated(
                 self.plan,
                 self._stores,
                 self._stream_of,
-                self._meets,
+                self.meets,
                 arrivals,
                 lambda own: self._reach_of(own, arrivals),
             )
@@ -201,7 +218,7 @@ class SimilarityJoin(FewPoints):
 
     def _rule(self, own: int) -> PairRule:
         """Which arrivals are joined with a store, and which pairs are answers."""
-        return PairRule(self._meets[own], own, self.plan.check_differ, self.plan.limit, self.plan.threshold)
+        return PairRule(self.meets[own], own, self.plan.check_differ, self.plan.limit, self.plan.threshold)
 
     def _on_a_line(self, own: int, store: WindowBuffer, index: LineIndex, arrivals: Arrivals) -> list[Answers]:
         """Where the index finds the pairs with their probabilities."""
@@ -224,7 +241,7 @@ class SimilarityJoin(FewPoints):
     def _sweep(self, own: int, store: WindowBuffer, arrivals: Arrivals) -> list[Answers]:
         if store.line is not None:
             return self._on_a_line(own, store, store.line, arrivals)
-        if not self._meets[own][arrivals.store].any():
+        if not self.meets[own][arrivals.store].any():
             store.link_rest()
             return []
         found, start, tally = [], 0, np.zeros(4, np.int64)

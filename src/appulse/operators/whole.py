@@ -8,7 +8,6 @@ What becomes of the pairs is what `SimilarityJoin` makes of them. Where this doe
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,27 +18,22 @@ from appulse.kernels.cells import (
     CellRows,
     CloseRule,
     Labelled,
-    Layout,
     PairColumns,
-    cell_codes,
     close_points,
     close_rows,
-    extremes,
-    packed_order,
     take_rows,
-    wide_order,
 )
 from appulse.kernels.grid import squared_distances
 from appulse.model.room import room
 from appulse.operators.audit import Noted, chosen
+from appulse.operators.cell_order import Laid, PlacedRows, is_one, lay_out, limit_of, moved, spread_rows, taken_in_order
 from appulse.operators.cost import Cells, Choice
 from appulse.operators.estimate import Estimate
 from appulse.operators.output import Output
-from appulse.operators.pairs import CandidatePairs, farthest
-from appulse.operators.plan import JoinPlan
+from appulse.operators.pairs import CandidatePairs
 from appulse.operators.store import TableRows
 from appulse.operators.vectors import MANY_DIMENSIONS
-from appulse.operators.whole_partners import PART, Found, Lines, PartnerCount, joint_extents
+from appulse.operators.whole_partners import PART, Found, Lines, PartnerCount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +41,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Whole
-    from appulse.kernels.geodesic import Earth
     from appulse.model.objects import Objects
     from appulse.operators.answers import Answers
     from appulse.operators.similarity_join import SimilarityJoin
@@ -68,20 +61,6 @@ _SAMPLE, _RUN = 256, 16  # in runs of so many
 _PLAIN_FROM = 0.5
 # Pairs of a row from which on it pays to move the keys with the rows.
 _MOVED_FROM = 1.0
-# Cells that a row's reach is cut into where near rows come first: in few dimensions, and in more.
-_FINEST, _FINER = 4, 2
-# Coordinates of places, and how far out all have to be along one of them, in radii, that cells need not tell them apart
-# by it: the ground is less than 60 degrees steep there.
-_PLACED, _FACING = 3, 0.5
-# A coordinate with fewer cells than this is no help.
-_FEW_CELLS = 4.0
-# A coordinate has at most as many cells, so that its rounding is below a billionth of one.
-_MOST_CELLS = 1 << 20
-_CODE_BITS = 62
-# Rows larger than most others by this factor would make the cells of all as large.
-_LARGE = 4.0
-# Time has slots where a row would look at more rows than this without, and at so much fewer with them.
-_MANY, _FEWER = 48.0, 4.0
 
 
 class WholeJoin:
@@ -91,42 +70,22 @@ class WholeJoin:
     def of(join: SimilarityJoin, tables: Sequence[Objects], workers: Workers) -> WholeJoin | None:
         """None where a join of such a plan, or of such rows, has to take them one after the other."""
         plan = join.plan
-        # Whatever else a plan may ask for is not known here.
-        known = JoinPlan(
-            plan.streams,
-            plan.models,
-            plan.windows,
-            plan.epsilon,
-            plan.threshold,
-            plan.quantile,
-            self_join=plan.self_join,
-            check_differ=plan.check_differ,
-            bounds=plan.bounds,
-            grouped=plan.grouped,
-            bounded=plan.bounded,
-            vertical=plan.vertical,
-            how=plan.how,
-            density=plan.density,
-            audit=plan.audit,
-            fewer_than=plan.fewer_than,
-            certain=plan.certain,
-        )
-        if plan != known or not plan.closed_form or len(join) or sum(map(len, tables)) < _FROM:
+        if not taken_in_order(plan) or len(join) or sum(map(len, tables)) < _FROM:
             return None
         counting = join.partners is not None and join.partners.counted > 0
         if plan.fewer_than and (plan.audit or not counting):
             return None
         if not all(map(len, tables)) or len({rows.d for rows in tables}) > 1 or tables[0].d >= MANY_DIMENSIONS:
             return None
-        limit = _limit(plan, tables[0].d)
+        limit = limit_of(plan, tables[0].d)
         given = [
             TableRows(rows, join.extents(rows, model) if limit is None else np.zeros(len(rows)), join.groups_of(rows))
             for rows, model in zip(tables, plan.models, strict=True)
         ]
-        laid = _lay_out(plan, given, plan.limit if limit is None else limit, workers)
+        laid = lay_out(plan, [_placed(table) for table in given], plan.limit if limit is None else limit, workers)
         return None if laid is None else WholeJoin(join, given, laid, workers)
 
-    def __init__(self, join: SimilarityJoin, tables: Sequence[TableRows], laid: _Laid, workers: Workers) -> None:
+    def __init__(self, join: SimilarityJoin, tables: Sequence[TableRows], laid: Laid, workers: Workers) -> None:
         self._join, self._laid, self._workers = join, laid, workers
         self._points = not any(table.extent.any() for table in tables)
         done = workers.map(self._sorted, tables)
@@ -157,7 +116,7 @@ class WholeJoin:
         asked = (plan.self_join, plan.how, plan.density, plan.bounded, plan.earth, plan.fewer_than)
         usual = asked == (False, "inner", None, False, None, 0)
         many = self._per_row >= _PLAIN_FROM
-        return many and usual and plan.points_only and all(_is_one(store.mass.view) for store in self._stores)
+        return many and usual and plan.points_only and all(is_one(store.mass.view) for store in self._stores)
 
     @property
     def stores(self) -> Sequence[WindowBuffer]:
@@ -225,7 +184,7 @@ class WholeJoin:
 
     def _strips(self, rim: int, *, own: bool) -> NDArray[np.int64]:
         """The lines around a row, nearest first."""
-        strips = _strips(self._laid.strides, rim, slot=self._laid.layout.slot > 0, own=own)
+        strips = self._laid.strips(rim, slot=self._laid.layout.slot > 0, own=own)
         return strips[np.argsort(np.abs(strips), kind="stable")]
 
     def _points_of(
@@ -259,7 +218,7 @@ class WholeJoin:
             self._laid.limit, windows[part.right], windows[part.left], own, self._points, plan.check_differ
         )
         many = max(1 << 12, int((1.5 * self._per_row + 0.25) * (part.end - part.begin)))
-        return rule, _strips(self._laid.strides, 1, slot=False, own=own), many
+        return rule, self._laid.strips(1, slot=False, own=own), many
 
     def _candidates(self, part: _Part, counts: Counter[str]) -> list[CandidatePairs]:
         """The candidates of a part, as many at a time as there is room for."""
@@ -312,14 +271,7 @@ class WholeJoin:
 
     def _sorted(self, table: TableRows) -> tuple[TableRows, NDArray[np.int64]]:
         """The rows of a table in the order of their cells, and the codes of these."""
-        rows, n = table.rows, len(table.rows)
-        code = room(n, np.int64)
-        cell_codes(self._laid.layout, rows.centre, rows.time, table.group, code)
-        index_bits = n.bit_length()
-        if self._laid.bits + index_bits < _CODE_BITS:
-            code, order = packed_order(code, self._laid.bits, index_bits)
-        else:
-            code, order = wide_order(code, self._laid.bits)
+        code, order = self._laid.order(_placed(table))
         return _reordered(table, order), code
 
     def _report(self) -> None:
@@ -331,7 +283,7 @@ class WholeJoin:
         near = answers = pairs = looked = 0.0
         for left, right in self._sides:
             n = len(self._rows[left].code)
-            runs = [(p, min(p + _RUN, n)) for p in _spread(n, _SAMPLE // _RUN).tolist()]
+            runs = [(p, min(p + _RUN, n)) for p in spread_rows(n, _SAMPLE // _RUN).tolist()]
             share, counts = n / sum(end - begin for begin, end in runs), Counter()
             weight = share * ((2 * layout.rim + 1) / 3.0) ** len(layout.dims)  # cells that `_candidates` leaves out
             found = [one for run in runs for one in self._candidates(_Part(left, right, *run), counts)]
@@ -379,115 +331,26 @@ class _Part:
     end: int
 
 
-@dataclass(frozen=True)
-class _Laid:
-    """The cells of a join: the bits of their codes, how far apart neighbours' codes are, and their least side.
-
-    Rows that are not farther apart than ``near`` are in neighbouring cells. No two rows of an answer are farther apart
-    than ``limit`` and their extents.
-    """
-
-    layout: Layout
-    bits: int
-    strides: Sequence[int]
-    side: float
-    near: float
-    limit: float
-
-
-def _limit(plan: JoinPlan, d: int) -> float | None:
-    """How far apart the rows of any answer are at most; None where that is for the extents of each to say."""
-    if "reach" not in plan.bounds or plan.fewer_than:
-        return None
-    models = plan.models
-    kinds = itertools.combinations_with_replacement(models, 2) if plan.self_join else itertools.combinations(models, 2)
-    away = max(farthest(plan, pair, d) for pair in kinds)
-    return None if away == math.inf else away
-
-
-def _lay_out(plan: JoinPlan, tables: Sequence[TableRows], limit: float, workers: Workers) -> _Laid | None:
-    """Cells as wide as two rows can be apart; None where some rows are far larger than others, or far too far away."""
-    largest = [float(table.extent.max()) for table in tables]
-    for table, most in zip(tables, largest, strict=True):
-        if most > 0.0 and most > _LARGE * float(np.quantile(table.extent, 0.9)):
-            return None
-    pair = sorted(largest * 2)[-2:]
-    span = limit + (math.hypot(*pair) if plan.fewer_than and joint_extents(plan) else sum(pair))
-    ends = workers.map(_ends, tables)
-    low, high = np.min([one for one, _ in ends], axis=0), np.max([other for _, other in ends], axis=0)
-    if not np.isfinite(high - low).all() or span == np.inf:
-        return None
-    # No two rows in reach are more than a rim of cells apart, whatever rounding does to them.
-    blur = (np.maximum(np.abs(low), np.abs(high)) + span) * 4e-15
-    rim = 1
-    if plan.fewer_than:  # in cells of epsilon, or a few of them at least
-        edge = float(blur.max())
-        rim = max(1, min(_FINER if tables[0].rows.d > 2 else _FINEST, int((span + edge) / (plan.limit + edge))))
-    sides = np.maximum((span + blur) * (1.0 + 1e-8) / rim, (high - low) / _MOST_CELLS)
-    many = (high - low) / sides
-    if plan.earth is not None:
-        many[_facing(plan.earth, low, high)] = 0.0
-    dims = np.sort(np.argsort(-many, kind="stable")[:3])
-    dims = dims[many[dims] >= min(_FEW_CELLS, many.max())]
-    width = many[dims].astype(np.int64) + 2 * rim + 1
-    slot, lines = 0, width.tolist()
-    first, last = min(int(t.rows.time.min()) for t in tables), max(int(t.rows.time.max()) for t in tables)
-    window = max(plan.windows)
-    if last - first > 3 * window and _pays(tables, (rim + 0.5) * sides, window):
-        slot = max(1, window)
-        lines = [(last - first) // slot + 3, *lines]
-    bits = math.prod([*lines, 1 + max(int(table.group.max()) for table in tables)]).bit_length()
-    if bits > _CODE_BITS:
-        return None
-    strides = [math.prod(lines[k + 1 :]) for k in range(len(lines))]
-    layout = Layout(dims, low[dims], 1.0 / sides[dims], width, first, slot, lines[0], rim)
-    side = float(sides[dims].min())
-    return _Laid(layout, bits, strides, side, max(plan.limit, side * (1.0 - 2e-8) - float(blur.max())), limit)
-
-
-def _facing(earth: Earth, low: NDArray[np.float64], high: NDArray[np.float64]) -> list[int]:
-    """The coordinate that follows from the others, where all places lie on one side of the Earth."""
-    above = np.maximum(low, -high)[:_PLACED]
-    highest = int(above.argmax())
-    return [highest] if above[highest] >= _FACING * earth.b else []
-
-
-def _ends(table: TableRows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The least and greatest coordinates."""
-    low, high = np.empty(table.rows.d), np.empty(table.rows.d)
-    extremes(table.rows.centre, low, high)
-    return low, high
-
-
-def _pays(tables: Sequence[TableRows], reach: NDArray[np.float64], window: int) -> bool:
-    """Whether slots of time leave much less to look at than cells alone, by a sample of pairs."""
-    one, other = tables[0].rows, tables[-1].rows
-    left, right = _spread(len(one), _SAMPLE), _spread(len(other), _SAMPLE - 1)
-    near = np.ones((len(left), len(right)), bool)
-    for k in range(one.d):
-        near &= np.abs(one.centre[left, k][:, None] - other.centre[right, k][None, :]) <= reach[k]
-    apart = np.abs(one.time[left][:, None] - other.time[right][None, :])
-    both = near & (apart <= 1.5 * window)
-    looked = float(near.mean()) * len(other)
-    return looked > _MANY and float(near.sum()) > _FEWER * float(both.sum())
+def _placed(table: TableRows) -> PlacedRows:
+    return PlacedRows(table.rows.time, table.rows.centre, table.extent, table.group)
 
 
 def _reordered(table: TableRows, order: NDArray[np.int64]) -> TableRows:
     """The rows in another order, but for their keys; a column that is the same in all rows stays as it is."""
     given = table.rows
     columns = {name: getattr(given, name) for name in ("mass", "reach", "radius")}
-    done: dict[str, Any] = {name: column for name, column in columns.items() if _is_one(column)}
+    done: dict[str, Any] = {name: column for name, column in columns.items() if is_one(column)}
     # Of columns without width NumPy moves every row all the same.
     wide = {"spread": given.spread, "covariance": given.covariance}
-    done |= {name: column for name, column in wide.items() if all(map(_is_one, column.T))}
+    done |= {name: column for name, column in wide.items() if all(map(is_one, column.T))}
     done["key"] = given.key
     done["time"] = np.take(given.time, order, out=room(len(order), np.int64), mode="clip")  # else NumPy takes a copy
     done["centre"] = room(given.centre.shape)
     take_rows(given.centre, order, done["centre"])
     nothing: dict[str, Any] = dict.fromkeys(done)
     rows = replace(replace(given, **nothing).take(order), **done)
-    extent = rows.reach if table.extent is given.reach else _moved(table.extent, order)
-    return TableRows(rows, extent, _moved(table.group, order), order)
+    extent = rows.reach if table.extent is given.reach else moved(table.extent, order)
+    return TableRows(rows, extent, moved(table.group, order), order)
 
 
 def _zeros(n: int) -> NDArray[np.float64]:
@@ -496,33 +359,7 @@ def _zeros(n: int) -> NDArray[np.float64]:
     return made
 
 
-def _moved(column: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
-    """A column in another order; one that is the same in all rows stays as it is."""
-    return column if _is_one(column) else column[order]
-
-
-def _is_one(column: NDArray[np.float64] | NDArray[np.int64]) -> bool:
-    """Whether all rows have the same value."""
-    return bool(column[0] == column[-1]) and bool((column == column[0]).all())
-
-
-def _spread(n: int, many: int) -> NDArray[np.int64]:
-    """Some rows of ``n``, evenly spread."""
-    return np.unique(np.linspace(0, n - 1, many).astype(np.int64))
-
-
-def _strips(strides: Sequence[int], rim: int, *, slot: bool, own: bool) -> NDArray[np.int64]:
-    """How far away the codes of lines are, up to ``rim`` to either side; of one table, of those that come later alone.
-
-    Of slots of time, which come first, only neighbours are looked at.
-    """
-    rims = [1 if slot and k == 0 else rim for k in range(len(strides) - 1)]
-    steps = itertools.product(*(range(-many, many + 1) for many in rims))
-    found = sorted(sum(a * b for a, b in zip(step, strides[:-1], strict=True)) for step in steps)
-    return np.array([delta for delta in found if delta >= 0 or not own], np.int64)
-
-
 def _in_windows(left: NDArray[np.int64], right: NDArray[np.int64], of_left: int, of_right: int) -> float:
     """How many pairs of rows are in each other's windows, by a sample."""
-    gap = right[_spread(len(right), _SAMPLE)][None, :] - left[_spread(len(left), _SAMPLE)][:, None]
+    gap = right[spread_rows(len(right), _SAMPLE)][None, :] - left[spread_rows(len(left), _SAMPLE)][:, None]
     return float(((gap <= of_left) & (-gap <= of_right)).mean()) * len(left) * len(right)

@@ -50,7 +50,7 @@ class JoinBucket(ObjectsBucket):
         self.corrections = Corrections.of(call, call.plan.windows if call.plan.rule is None else None, self.counts)
         self.behind: int | None = None  # rows of the step at hand before this are late
         filled = any(encoding.fill is not None for encoding in call.encodings)
-        self.workers = Workers(1 if filled else call.options.threads or cores())
+        self.workers = self.operator.workers = Workers(1 if filled else call.options.threads or cores())
         self.over: int | None = None  # under time windows: pairs that end before this have left
 
     def __len__(self) -> int:
