@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from appulse.imputation.discovery import discovered
 from appulse.imputation.imputer import DependencyImputer, Rules
 from appulse.imputation.in_time import LastValueImputer, SpeedImputer
 from appulse.imputation.interpolation import InterpolationImputer
+from appulse.imputation.logs import InLogs, Logs
 from appulse.imputation.marginal import OrMarginal
 from appulse.imputation.mixture import Mixture, stacked
 from appulse.imputation.regression import RegressionImputer
@@ -61,13 +61,14 @@ class AutoImputer:
     rows that have what it needs, and copies of masked rows are left out of the repository. Where that holds at least
     half of the stream's complete rows, copies of rows with holes are left out for good. The score is the mean CRPS in
     deviations (`Score`); an imputer that is far behind is not tried further, and rules are not searched for unless the
-    nearest rows fill best.
+    nearest rows fill best, in two rounds where there are more.
 
     At most four, of those with scores within 1.5 times the best one, fill each hole together: samples of all, each with
     its weight. The weights are those by which their mixture has the least CRPS on the masked values: it counts how good
-    each of them is, and how far they differ. Several holes of a row are filled together. Attributes
-    that are never there are filled with values of the repository, or of the stream's other partitions; without any they
-    make rejects.
+    each of them is, and how far they differ. Several holes of a row are filled together. Where
+    many values of an attribute are small and few are large (skewness above 1), regressions and lines are of logarithms:
+    errors are larger where values are. Attributes that are never there are filled with values of the repository, or of
+    the stream's other partitions; without any they make rejects.
 
     The object is the ``imputer`` of `impute` and of joins, as ``"auto"`` is; it needs whole frames. ``scores`` and
     ``weights`` are by name after a call, ``dropped`` has the imputers that could not be tried, and why; `explain` has
@@ -194,24 +195,31 @@ class AutoImputer:
     ) -> dict[str, Callable[[], Imputer]]:
         """What makes the imputers to choose from: over a repository, the stream's own rows, and other streams."""
         found: dict[str, Callable[[], Imputer]] = {}
+        typical = own if repository is None else repository
+        logs = None if typical is None else Logs.of(typical.matrix(attributes).T)
         if whole:
             found |= {
                 "last value": LastValueImputer,
                 "neighbours in time": SpeedImputer,
-                "interpolation": lambda: InterpolationImputer(joint=True),
-                "regression in time": partial(TimeRegressionImputer, _ERRORS[1]),
+                "interpolation": _made(logs, InterpolationImputer, joint=True),
+                "regression in time": _made(logs, TimeRegressionImputer, _ERRORS[1]),
             }
-            for name, other in (beside or {}).items():
-                found[f"regression in time, beside {name}"] = partial(TimeRegressionImputer, _ERRORS[1], beside=other)
+            for name, (rows, time) in (beside or {}).items():
+                of_other = Logs.of(rows) if logs is not None else None
+                other = rows if of_other is None else of_other.taken(rows), time
+                by = f"regression in time, beside {name}"
+                found[by] = _made(logs, TimeRegressionImputer, _ERRORS[1], beside=other)
             if self.spatial is not None:
                 spatial = self.spatial
-                found["inverse distance"] = lambda: spatial
+                found["inverse distance"] = _made(logs, lambda: spatial)
         if own is not None:
-            found["regression on own rows"] = lambda: RegressionImputer(own, _ERRORS[0])
+            in_logs = own if logs is None else logs.repository(own, attributes)
+            found["regression on own rows"] = _made(logs, RegressionImputer, in_logs, _ERRORS[0])
         if repository is not None:
             known = repository
+            in_logs = known if logs is None else logs.repository(known, attributes)
             found |= {
-                "regression": lambda: RegressionImputer(known, _ERRORS[0]),
+                "regression": _made(logs, RegressionImputer, in_logs, _ERRORS[0]),
                 "nearest": lambda: NearestImputer(known),
                 "mean": lambda: MeanImputer(known),
             }
@@ -270,6 +278,16 @@ class AutoImputer:
         if rules is None:
             rules = self._rules[key] = [one.rule for one in discovered(complete, attributes)]
         return DependencyImputer(complete, rules, joint=True, verified=())
+
+
+def _made(logs: Logs | None, make: Callable[..., Imputer], *args: Any, **named: Any) -> Callable[[], Imputer]:
+    """What makes an imputer, of logarithms where there are ``logs``."""
+
+    def made() -> Imputer:
+        found = make(*args, **named)
+        return found if logs is None else InLogs(found, logs)
+
+    return made
 
 
 def _copies(rows: Floats, taken: Floats) -> Ints:

@@ -1,0 +1,116 @@
+"""Attributes with many small values and few large ones, such as concentrations: filled by their logarithms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.imputation.repository import Repository
+from appulse.imputation.simple import SimpleFill, Sparing
+from appulse.model.meaning import real
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.imputation.imputer import Imputer
+    from appulse.imputation.repository import Floats, Ints
+    from appulse.model.filled import Fill, Filled
+
+_SKEWED = 1.0  # skewness from which on logarithms are taken
+_TAIL = 0.005  # of values, on either side: outliers do not count
+_LEAST, _MOST = 32, 4096  # values to judge by
+_SHIFTS = np.geomspace(1e-3, 3.0, 25)  # of the range, that are tried
+_LARGE = 1e75  # beyond that nothing is done
+
+
+@dataclass(frozen=True)
+class Logs:
+    """What stands for attributes (d): log(x - low + shift) of skewed ones, x of the others, whose shift is infinite.
+
+    Errors of skewed attributes are larger where these are, and much the same of their logarithms. ``high`` is the
+    greatest logarithm of a fill.
+    """
+
+    low: Floats
+    shift: Floats
+    high: Floats
+
+    @classmethod
+    def of(cls, rows: Floats) -> Logs | None:
+        """Those of rows (n, d), NaN where something is missing, with the shifts that leave the least skewness.
+
+        None: no attribute is skewed.
+        """
+        d = rows.shape[1]
+        low, shift, high = np.zeros(d), np.full(d, np.inf), np.full(d, np.inf)
+        for k in range(d):
+            known = rows[~np.isnan(rows[:, k]), k]
+            if len(known) < _LEAST or not np.abs(known).max() < _LARGE:
+                continue
+            inner = np.clip(known, *np.quantile(known, [_TAIL, 1.0 - _TAIL]))[:: -(-len(known) // _MOST)]
+            if not np.ptp(inner) > 0.0 or _skewness(inner) < _SKEWED:
+                continue
+            low[k] = known.min()
+            shifts = _SHIFTS * (inner.max() - low[k])
+            shift[k] = min(shifts.tolist(), key=lambda one: abs(_skewness(np.log(inner - low[k] + one))))
+            high[k] = np.log(2.0 * (known.max() - low[k]) + shift[k])
+        return cls(low, shift, high) if np.isfinite(shift).any() else None
+
+    def taken(self, rows: Floats) -> Floats:
+        """Rows (n, d) by their logarithms; values far below all known ones count as the least that have one."""
+        found = rows.copy()
+        for k in np.flatnonzero(np.isfinite(self.shift)):
+            off = np.maximum(rows[:, k] - self.low[k], -0.9 * self.shift[k])
+            found[:, k] = np.log(off + self.shift[k])
+        return found
+
+    def back(self, rows: Floats) -> Floats:
+        """Rows (n, d) from their logarithms."""
+        found = rows.copy()
+        for k in np.flatnonzero(np.isfinite(self.shift)):
+            found[:, k] = np.exp(np.minimum(rows[:, k], self.high[k])) - self.shift[k] + self.low[k]
+        return found
+
+    def repository(self, known: Repository, attributes: Sequence[str]) -> Repository:
+        """A repository by its logarithms."""
+        rows = self.taken(known.matrix(attributes).T)
+        return Repository.with_holes(dict(zip(attributes, rows.T, strict=True)))
+
+
+def _skewness(values: Floats) -> float:
+    off = values - values.mean()
+    return float((off**3).mean() / max(float((off**2).mean()) ** 1.5, 1e-300))
+
+
+@dataclass(frozen=True)
+class InLogs:
+    """An imputer that fills logarithms."""
+
+    imputer: Imputer
+    logs: Logs
+
+    def bind(self, attributes: Sequence[str]) -> Fill:
+        """What fills rows with these attributes."""
+        fill = self.imputer.bind(attributes)
+        ways = (fill.describe(0),)
+        parts = {name: [real(x) for x in getattr(self.logs, name)] for name in ("low", "shift", "high")}
+        meaning = {"kind": "InLogs", "logs": parts, "imputer": fill.meaning()}
+        return SimpleFill(ways, meaning, _Filled(fill, self.logs), in_order=fill.in_order)
+
+
+class _Filled(Sparing):
+    def __init__(self, whole: Fill, logs: Logs) -> None:
+        self.whole, self.logs = whole, logs
+
+    def __call__(self, values: Floats, time: Ints, group: Ints, wanted: NDArray[np.bool_] | None = None) -> Filled:
+        rows = self.logs.taken(values)
+        if wanted is not None and isinstance(self.whole, SimpleFill):
+            filled = self.whole.fill_some(rows, time, group, wanted)
+        else:
+            filled = self.whole.fill(rows, time, group)
+        given = np.repeat(values, np.diff(filled.first), axis=0)
+        return replace(filled, rows=np.where(np.isnan(given), self.logs.back(filled.rows), given))
