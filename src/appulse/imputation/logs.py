@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SKEWED = 1.0  # skewness from which on logarithms are taken
 _TAIL = 0.005  # of values, on either side: outliers do not count
-_LEAST, _MOST = 32, 4096  # values to judge by
+_LEAST, _MOST = 32, 1024  # values to judge by
 _SHIFTS = np.geomspace(1e-3, 3.0, 25)  # of the range, that are tried
 _LARGE = 1e75  # beyond that nothing is done
 
@@ -55,8 +55,7 @@ class Logs:
             if not np.ptp(inner) > 0.0 or _skewness(inner) < _SKEWED:
                 continue
             low[k] = known.min()
-            shifts = _SHIFTS * (inner.max() - low[k])
-            shift[k] = min(shifts.tolist(), key=lambda one: abs(_skewness(np.log(inner - low[k] + one))))
+            shift[k] = _least_skewed(inner - low[k])
             high[k] = np.log(2.0 * (known.max() - low[k]) + shift[k])
         return cls(low, shift, high) if np.isfinite(shift).any() else None
 
@@ -81,9 +80,20 @@ class Logs:
         return Repository.with_holes(dict(zip(attributes, rows.T, strict=True)))
 
 
+def _least_skewed(off: Floats) -> float:
+    """The shift of which the logarithms of values are least skewed: the more is added, the more skewed they are."""
+    shifts: list[float] = (_SHIFTS * off.max()).tolist()
+    low, high = 0, len(shifts) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _skewness(np.log(off + shifts[middle])) > 0.0 else (middle, high)
+    return min(shifts[low], shifts[high], key=lambda one: abs(_skewness(np.log(off + one))))
+
+
 def _skewness(values: Floats) -> float:
     off = values - values.mean()
-    return float((off**3).mean() / max(float((off**2).mean()) ** 1.5, 1e-300))
+    squares = off * off
+    return float(squares @ off / len(off) / max(float(squares.mean()) ** 1.5, 1e-300))
 
 
 @dataclass(frozen=True)
