@@ -117,7 +117,7 @@ def test_cells_answer_as_a_scan_does(made: list[Any], d: int, window: Any, setti
 
 def test_many_rows_are_estimated_by_those_near_them(made: list[Any]) -> None:
     """A few pairs of a large window that are near each other by chance are no reason to warn."""
-    chance, n = np.random.default_rng(0), 4_000
+    chance, n = np.random.default_rng(0), 5_000
     join = ap.SimilarityJoin(
         *(ap.Stream(None, key="k", time="t", value=ap.Exact("x", "y"), name=name) for name in "ab"),
         epsilon=0.3,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from appulse.operators.workers import Workers
 
 # Rows of a push from which on it pays, and for how many of those held each of them has to stand.
-_FROM, _HELD = 2_048, 32
+_FROM, _HELD = 8_192, 32
 # Rows of a part, which with the pairs that it may be expected to have alone says where parts end.
 _PART, _PAIRS = 1 << 15, 1 << 17
 # Rows that are looked at to see what the push will bring forth, in runs of so many.
