@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from appulse.arguments import Kind, Unfit, shown
 from appulse.engines.filling import beforehand_fields, local_stage
+from appulse.engines.given import as_given
 from appulse.engines.local import as_table
 from appulse.engines.options import CallSettings
 from appulse.engines.pushes import FirstTypes, schema_of
@@ -344,7 +345,7 @@ class ByHand(Generic[Engine]):
         seen = self._plain.get(name)
         if seen is not None and type(frame) is pa.Table and frame.schema.equals(seen, check_metadata=True):
             return frame
-        table = as_table(frame)
+        table = as_given(as_table(frame), self._streams[name])
         if table is frame:
             self._plain[name] = table.schema
         return table

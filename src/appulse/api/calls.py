@@ -42,9 +42,9 @@ def answers_of(
         raise BadArgument(
             "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
         )
-    from appulse.engines.local import as_table
+    from appulse.engines.given import table_of
 
-    tables = [as_table(stream.frame) for stream in streams]
+    tables = [table_of(stream) for stream in streams]
     engine = in_process(tables)
     names = [encoding.name for encoding in engine.call.encodings]
     result = engine.answers(dict(zip(names, tables, strict=True)))

@@ -17,6 +17,7 @@ from appulse.engines.options import Options, options_of
 from appulse.errors import AppulseError, BadArgument, NotBuilt
 from appulse.model.geometries import with_wkb
 from appulse.model.stream import Result, Stream
+from appulse.model.streaming import is_streaming
 from appulse.windows.definitions import GivenWindow
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def match_queries(
     else:
         settings |= {"window": window, "aggregate": aggregate}
     signed = _is_signed(given, emit)
-    if signed and is_spark(frame) and frame.isStreaming:
+    if signed and is_spark(frame) and is_streaming(frame):
         raise BadArgument(_STAY)
     call = partial(_matched, frame=frame, settings=settings)
     return cast("Result", over_survivors(given, "stream", settings, call, signed=signed))
@@ -114,12 +115,13 @@ def _matched(given: Sequence[Stream[Any]], frame: Any, settings: dict[str, Any])
         from appulse.engines.spark.queries.call import spark_queries
 
         return spark_queries(given[0], frame, **settings)
+    from appulse.engines.given import table_of
     from appulse.engines.local import as_table
     from appulse.engines.multi_queries.call import resolve_window_queries
     from appulse.engines.multi_queries.local import LocalWindowQueries
     from appulse.engines.queries.call import LocalQueries, resolve_queries
 
-    tables, asked = [as_table(one.frame) for one in given], as_table(frame)
+    tables, asked = [table_of(one) for one in given], as_table(frame)
     if len(given) > 1:
         several = LocalWindowQueries(resolve_window_queries(given, tables, asked.schema, **settings))
         several.change(asked)

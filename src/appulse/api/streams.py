@@ -82,9 +82,9 @@ def impute(stream: Framed[Result], imputer: OneImputer, *, empty_rows: bool = Fa
 
         frame, staged = filled_frame(stream, imputer, empty_rows=empty_rows)
         return imputing.filled_stream(survivor(stream) if staged else stream, frame)
-    from appulse.engines.local import as_table
+    from appulse.engines.given import table_of
 
-    table = as_table(stream.frame)
+    table = table_of(stream)
     fill = imputing.bound(imputing.chosen_for(imputer, stream, table), model)
     if is_around(fill):
         return imputing.filled_stream(survivor(stream), filled_around(table, stream, fill, empty_rows=empty_rows))

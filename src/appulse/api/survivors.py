@@ -14,6 +14,7 @@ from appulse.engines.surviving import bucket_of, resolve_surviving, survivor
 from appulse.errors import BadArgument
 from appulse.model.defects import concat_rejects
 from appulse.model.stream import stream_names
+from appulse.model.streaming import is_streaming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -66,13 +67,12 @@ def over_survivors(
     staged = {stream.name for stream in given if stream.name in fills or (asked and stream.change is not None)}
     if any(is_spark(stream.frame) for stream in streams):
         return cast("Result", _on_spark(given, own, call, fills, staged, signed=signed))
-    from appulse.engines.local import as_table
+    from appulse.engines.given import table_of
 
     left, refused = [], []
     for stream in given:
-        frame = stream.frame
         if stream.name in staged:
-            table, fill = as_table(frame), fills.get(str(stream.name))
+            table, fill = table_of(stream), fills.get(str(stream.name))
             engine = local_stage(stream, table.schema, own, fill, signed=signed)
             frame = engine.answers({str(stream.name): table})
             refused.append(engine.rejects())
@@ -106,7 +106,7 @@ def _on_spark(
             left.append(stream)
             continue
         fill = fills.get(str(stream.name))
-        chained = bool(getattr(frame, "isStreaming", False))
+        chained = is_streaming(frame)
         if fill is not None:
             if chained and fill.wait is None:
                 raise BadArgument(

@@ -100,7 +100,7 @@ def incomplete_model(stream: Stream) -> Incomplete:
 def filled_stream(stream: Stream, frame: Any) -> Stream:
     """The stream over a frame with the columns of `filled_table`."""
     model = incomplete_model(stream)
-    return replace(stream, frame=frame, value=Samples(SAMPLES, WEIGHTS, names=model.columns))
+    return replace(stream, frame=frame, schema=None, value=Samples(SAMPLES, WEIGHTS, names=model.columns))
 
 
 def filled_table(table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: bool = False) -> pa.Table:

@@ -234,4 +234,6 @@ def survivor(
         return stream
     idle = None if chained else stream.idle_after
     carry = (*stream.carry, SIGN) if signed else stream.carry
-    return replace(stream, frame=frame, change=None, lateness=None, idle_after=idle, ahead=math.inf, carry=carry)
+    return replace(
+        stream, frame=frame, schema=None, change=None, lateness=None, idle_after=idle, ahead=math.inf, carry=carry
+    )

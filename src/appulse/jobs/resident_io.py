@@ -23,6 +23,7 @@ from appulse.jobs.fields import options_of
 from appulse.jobs.files import files_at
 from appulse.jobs.sinks import FilesSink
 from appulse.jobs.sources import MqttTable, ReplayTable, SourceTable, TopicsTable
+from appulse.model.ddl import TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,24 +138,6 @@ def no_rows(job: Job, name: str) -> pa.Table:
     raise JobError(f"{job.file}: the columns of sources.{name} are not known before it runs.")
 
 
-_TYPES = {
-    "string": pa.string(),
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "integer": pa.int32(),
-    "bigint": pa.int64(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-    "binary": pa.binary(),
-}
-
-
 def schema_of_ddl(text: str, where: str) -> pa.Schema:
     """Columns as Spark's DDL has them, of plain types and arrays of such; raises `NotBuilt` for others."""
     fields = []
@@ -162,10 +145,8 @@ def schema_of_ddl(text: str, where: str) -> pa.Schema:
         name, _, kind = part.strip().partition(" ")
         kind = kind.strip().lower().removesuffix(" not null")
         inner = kind.removeprefix("array<").removesuffix(">")
-        known = _TYPES.get(inner)
+        known = TYPES.get(inner)
         if known is None or not name:
-            raise NotBuilt(
-                f"{where}: {part.strip()!r} is not built in process. Known: {', '.join(_TYPES)}. {_INSTEAD}."
-            )
+            raise NotBuilt(f"{where}: {part.strip()!r} is not built in process. Known: {', '.join(TYPES)}. {_INSTEAD}.")
         fields.append(pa.field(name.strip("`"), pa.list_(known) if inner != kind else known))
     return pa.schema(fields)

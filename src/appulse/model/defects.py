@@ -12,7 +12,7 @@ import pyarrow as pa
 from appulse.model.columns import nulls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -165,10 +165,9 @@ def no_rejects(key: pa.DataType, time: pa.DataType) -> pa.Table:
     return reject_schema(key, time).empty_table()
 
 
-def read_columns(table: Any, columns: Iterable[str]) -> list[str]:
-    """These columns of a frame, each once, and the one of messages that could not be decoded, if it has one."""
-    there = [UNDECODED] if UNDECODED in (table.column_names if isinstance(table, pa.Table) else table.columns) else []
-    return list(dict.fromkeys([*columns, *there]))
+def read_columns(there: Collection[str], columns: Iterable[str]) -> list[str]:
+    """These columns, each once, and the one of messages that could not be decoded, if it is among those ``there``."""
+    return list(dict.fromkeys([*columns, *([UNDECODED] if UNDECODED in there else [])]))
 
 
 def check_decoded(table: pa.Table, defects: Defects) -> None:

@@ -139,7 +139,7 @@ def selected(table: pa.Table, encoding: Encoding, also: Sequence[str]) -> pa.Tab
     seen = encoding.seen
     if not also and seen.plain == table.schema:
         return (table if seen.read is None else table.select(seen.read)).combine_chunks()
-    read = read_columns(table, [*encoding.columns(), *also])
+    read = read_columns(table.column_names, [*encoding.columns(), *also])
     given = table.select(read).combine_chunks()
     plain = plain_types(given)
     if not also and plain is given:

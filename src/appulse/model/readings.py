@@ -161,7 +161,7 @@ def check_reading_columns(encoding: ReadingsEncoding, schema: pa.Schema) -> None
 
 def encode_readings(table: pa.Table, encoding: ReadingsEncoding) -> tuple[Readings, pa.Table]:
     """The good readings, in the order of the table, and the bad rows as rejects."""
-    table = plain_types(table.select(read_columns(table, encoding.columns())).combine_chunks())
+    table = plain_types(table.select(read_columns(table.column_names, encoding.columns())).combine_chunks())
     defects = Defects(len(table))
     check_decoded(table, defects)
     micros, null, strange = to_micros(chunk(table[encoding.time]), encoding.unit)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeAlias, overload
 
+import pyarrow as pa
+
 from appulse.arguments import (
     NAME,
     NOT_NEGATIVE,
@@ -24,8 +26,10 @@ from appulse.arguments import (
 )
 from appulse.errors import BadArgument
 from appulse.model import uncertainty
+from appulse.model.ddl import columns_of
 from appulse.model.existence import Bursts
 from appulse.model.motion import Course, Motion, Straight, Velocity
+from appulse.model.streaming import is_streaming
 from appulse.model.times import UNITS, Duration, duration
 from appulse.model.uncertainty import Exact, Model
 
@@ -87,9 +91,28 @@ _GivenMotion: TypeAlias = Annotated[
 ]
 
 
+def _columns(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            columns_of(value)
+        except BadArgument as error:
+            raise Unfit(str(error)) from None
+    elif not isinstance(value, pa.Schema) and not any(
+        kind.__name__ == "StructType" and kind.__module__.startswith("pyspark.sql") for kind in type(value).__mro__
+    ):
+        raise Unfit
+    return value
+
+
+#: The columns of a frame.
+_Columns: TypeAlias = Annotated[
+    Any,
+    Kind("columns as text, such as 'id BIGINT, at TIMESTAMP, x DOUBLE', a pyarrow.Schema or a StructType", _columns),
+]
+
+
 #: What a call over a stream returns: a Spark frame of the kind that it was given, or a `pyarrow.Table`.
 if TYPE_CHECKING:
-    import pyarrow as pa
     from typing_extensions import TypeVar
 
     class SparkFrame(Protocol):
@@ -167,6 +190,7 @@ class Stream(Generic[Result]):
     motion: Motion | None
     change: str | None
     margin: str | float
+    schema: Any
 
     @overload
     def __init__(
@@ -188,6 +212,7 @@ class Stream(Generic[Result]):
         motion: _GivenMotion | None = None,
         change: Name | None = None,
         margin: Margin = 0.0,
+        schema: _Columns | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -209,6 +234,7 @@ class Stream(Generic[Result]):
         motion: _GivenMotion | None = None,
         change: Name | None = None,
         margin: Margin = 0.0,
+        schema: _Columns | None = None,
     ) -> None: ...
     def __init__(
         self,
@@ -229,6 +255,7 @@ class Stream(Generic[Result]):
         motion: _GivenMotion | None = None,
         change: Name | None = None,
         margin: Margin = 0.0,
+        schema: _Columns | None = None,
     ) -> None:
         vars(self).update(
             frame=frame,
@@ -248,6 +275,7 @@ class Stream(Generic[Result]):
             motion=motion,
             change=change,
             margin=margin,
+            schema=schema,
         )
 
     @property
@@ -279,7 +307,7 @@ class Stream(Generic[Result]):
     @property
     def ahead_micros(self) -> int | None:
         """How far a row may be ahead of others, in microseconds; None: any time."""
-        return ahead_micros(self.ahead, live=self.frame is None or bool(getattr(self.frame, "isStreaming", False)))
+        return ahead_micros(self.ahead, live=self.frame is None or is_streaming(self.frame))
 
     def columns(self, *further: str | None) -> list[str]:
         """Every column the stream reads, each once."""

@@ -20,6 +20,7 @@ from appulse.engines.spark.stage import GroupBuckets
 from appulse.engines.spark.tagged import arrow_schema
 from appulse.errors import BadArgument
 from appulse.model.regions import QUERY, RADIUS, REGION
+from appulse.model.streaming import is_streaming
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,7 @@ _CHANGING = "changing"
 
 def spark_fences(stream: Stream, fences: pa.Table | DataFrame, settings: FenceSettings) -> DataFrame:
     """The events of a Spark frame, lazily; streaming if it is. Fences of a streaming frame change."""
-    if isinstance(fences, DataFrame) and fences.isStreaming:
+    if isinstance(fences, DataFrame) and is_streaming(fences):
         return _over_changes(stream, fences, settings)
     table: pa.Table = fences.toArrow() if isinstance(fences, DataFrame) else fences
 
@@ -83,7 +84,7 @@ def changing_call(stream: Stream, schema: pa.Schema, changes: pa.Schema, setting
 
 
 def _over_changes(stream: Stream, fences: DataFrame, settings: FenceSettings) -> DataFrame:
-    if not stream.frame.isStreaming:
+    if not is_streaming(stream.frame):
         raise BadArgument(
             "The fences are a stream, and the rows are not. Read the rows as a stream (spark.readStream)."
         )

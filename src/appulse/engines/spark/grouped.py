@@ -52,8 +52,8 @@ def spark_grouped(
     they came.
     """
     sources, streams, call = resolved(streams, resolve)
-    key, time = common_types(call, streams)
-    given = streams[0].frame.schema
+    key, time = common_types(call, streams, sources.schemas)
+    given = sources.schemas[0]
     own = dict.fromkeys(("key", "left_key", "right_key"), key) | {"time": time}
     own |= {column: given[column].dataType for column in (given.names if whole else streams[0].partitions)}
 

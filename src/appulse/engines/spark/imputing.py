@@ -27,8 +27,9 @@ from appulse.engines.imputing import (
     refuse_whole,
 )
 from appulse.engines.options import CallSettings
+from appulse.engines.spark.given import checked_frame, schema_of
 from appulse.engines.spark.grouped import spark_grouped
-from appulse.engines.spark.inputs import gathered, quoted
+from appulse.engines.spark.inputs import gathered, known, quoted
 from appulse.engines.spark.shared import driver_folder
 from appulse.engines.spark.tagged import arrow_schema, spark_type
 from appulse.imputation.choosing import AutoImputer
@@ -38,6 +39,7 @@ from appulse.imputation.storage import write_file
 from appulse.imputation.versions import VersionedFill, chosen, mapped
 from appulse.model.filled import PREFILLED, Prefilled
 from appulse.model.stream import stream_names
+from appulse.model.streaming import is_streaming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -181,7 +183,7 @@ def _sampled(imputer: Any, stream: Stream) -> Any:
     frame = stream.frame
 
     def sample(most: int, columns: list[str]) -> pa.Table | None:
-        if frame.isStreaming or any(column not in frame.columns for column in columns):
+        if is_streaming(frame) or any(column not in schema_of(stream).names for column in columns):
             return None
         return frame.select(*map(quoted, columns)).limit(most).toArrow()
 
@@ -224,15 +226,16 @@ def filled_around_frame(
 
 def filled_frame(stream: Stream, imputer: Any, *, empty_rows: bool = False) -> tuple[DataFrame, bool]:
     """The frame with the columns of `filled_table`, lazily; streaming if it is. And whether a stage makes it."""
-    frame, fill = stream.frame, bound(_sampled(imputer, stream), incomplete_model(stream))
-    check_filled(arrow_schema(frame.schema), stream)
+    fill, given = bound(_sampled(imputer, stream), incomplete_model(stream)), schema_of(stream)
+    check_filled(arrow_schema(given), stream)
     if is_around(fill):
         added = (SAMPLES, WEIGHTS, FILLED_BY)
         return filled_around_frame(stream, fill, CallSettings(), added=added, empty_rows=empty_rows), True
     refuse_whole(fill, stream.name or "stream")
+    frame = known(checked_frame(stream), given)
     shared = shared_fill(fill, frame.sparkSession)
     new = [T.StructField(name, spark_type(filled_field(name).type)) for name in (SAMPLES, WEIGHTS, FILLED_BY)]
-    schema = T.StructType([*frame.schema.fields, *new])
+    schema = T.StructType([*given.fields, *new])
     rows = replace(stream, frame=None)
     arrow = arrow_schema(schema)
 

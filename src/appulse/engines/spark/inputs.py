@@ -3,35 +3,52 @@
 from __future__ import annotations
 
 from functools import reduce
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
+from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 
 from appulse.engines.spark.blobs import end_mark
 from appulse.model.defects import read_columns
+from appulse.model.streaming import is_connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from appulse.engines.base import Call
 
-MARKS = "tile int, block binary"
-BLOCKS = "tile int, block binary, ts timestamp"
+# No text, which Spark Connect would have the server read.
+MARKS = T.StructType([T.StructField("tile", T.IntegerType()), T.StructField("block", T.BinaryType())])
+BLOCKS = T.StructType([*MARKS, T.StructField("ts", T.TimestampType())])
 # Rows wait for their task's other rows, so that a tile gets few blocks; not for more than this.
 _FLUSH_BYTES = 256 << 20
 _NOW = "appulse batch time"
 
 
-def read(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """What a call reads of a frame: these columns, and messages that could not be decoded."""
-    return frame.select(*map(quoted, read_columns(frame, columns)))
+def read(frame: DataFrame, schema: T.StructType, columns: Sequence[str], *, dated: bool = False) -> DataFrame:
+    """What a call reads of a frame with this schema: these columns, and messages that could not be decoded.
+
+    ``dated``: of a stream, with the time of its micro-batch, which is the same when that is run again.
+    """
+    names = read_columns(schema.names, columns)
+    rows, fields = frame.select(*map(quoted, names)), [schema[name] for name in names]
+    if not dated:
+        return known(rows, fields)
+    return known(rows.withColumn(_NOW, F.current_timestamp()), [*fields, T.StructField(_NOW, T.TimestampType())])
 
 
-def dated(frame: DataFrame) -> DataFrame:
-    """A streaming frame with the time of its micro-batch, which is the same when that is run again."""
-    return frame.withColumn(_NOW, F.current_timestamp()) if frame.isStreaming else frame
+def known(frame: DataFrame, fields: Iterable[T.StructField]) -> DataFrame:
+    """A frame whose columns these are: to run Python on it, Spark Connect would ask its server for them.
+
+    That is one more way there and back, and forbidden in functions of Declarative Pipelines.
+    """
+    if is_connect(frame):
+        vars(frame)["_cached_schema"] = T.StructType([*fields])
+    return frame
 
 
 def batch_time(table: pa.Table) -> int | None:
@@ -98,6 +115,21 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         if size >= _FLUSH_BYTES:
             yield pa.Table.from_batches(waiting)
             waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def runs(batches: Iterable[pa.RecordBatch], column: str) -> Iterator[pa.Table]:
+    """The rows with one value of a whole number after those with another; rows with the same come together."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        values = batch.column(column).to_numpy()
+        ends = [*(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)] if len(values) else []
+        for begin, end in pairwise([0, *ends]):
+            if waiting and waiting[-1].column(column)[0].as_py() != values[begin]:
+                yield pa.Table.from_batches(waiting)
+                waiting = []
+            waiting.append(batch.slice(begin, end - begin))
     if waiting:
         yield pa.Table.from_batches(waiting)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
+from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
 
 from appulse.engines.arriving import Arrivals
 from appulse.engines.bucket import fail_if_asked
@@ -25,11 +26,11 @@ from appulse.engines.spark.inputs import (
     MARKS,
     batch_time,
     block_batch,
-    dated,
     gathered,
     hash_text,
+    known,
     marker,
-    read,
+    runs,
     union,
     watermarks,
     with_idle_watermark,
@@ -46,12 +47,12 @@ from appulse.engines.spark.tagged import (
     tagged_schema,
 )
 from appulse.model.changes import newest as newest_of
+from appulse.model.streaming import is_connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
-    from pyspark.sql import types as T  # noqa: N812
 
     from appulse.engines.base import Call, Finish
     from appulse.engines.spark.files import Folder
@@ -82,7 +83,7 @@ class Operator:
     """An operator on Spark: how rows are routed, the stages they go through, and the columns that come out.
 
     ``found`` are the columns of what the last stage answers, where those are finished only behind it. An operator
-    without state says with ``rows`` what it makes of its frame: tagged rows of a stream, of a batch the answers alone.
+    without state says with ``rows`` what it makes of its frames: tagged rows of a stream, of a batch the answers alone.
     """
 
     call: Call[Any]
@@ -91,7 +92,7 @@ class Operator:
     rejects: T.StructType
     routing: Callable[[Tiling], Routing] = _no_stages
     stages: Callable[[Tiling], Sequence[Stage]] = _no_stages
-    rows: Callable[[DataFrame], DataFrame] | None = None
+    rows: Callable[[Sources], DataFrame] | None = None
     judge: Callable[[Folder], Callable[[DataFrame, int], DataFrame]] | None = None  # what makes a batch tagged rows
     found: T.StructType | None = None
     finish: Callable[[], Finish] | None = None
@@ -124,14 +125,14 @@ def built(operator: Operator, tiling: Tiling, control: str | None = None) -> Spa
     streaming = operator.sources.streaming
     first = operator.refused if operator.refused is not None and len(operator.refused) else None
     if operator.rows is not None:
-        rows = operator.rows(operator.sources.frames[0])
+        rows = operator.rows(operator.sources)
     else:
         rows = _stream(operator, tiling, control) if streaming else _batch(operator, tiling)
-    bad = None if streaming else bad_rows_of(operator.call, operator.sources.frames, operator.rejects)
+    bad = None if streaming else bad_rows_of(operator.call, operator.sources, operator.rejects)
     if bad is not None and operator.refuses:
         refuse = _refuser(operator.stages(tiling)[0], arrow_schema(operator.rejects))
         blocks = _encoded(operator, tiling, None)
-        bad = bad.unionAll(blocks.groupBy("tile").applyInArrow(refuse, operator.rejects))
+        bad = bad.unionAll(_by_tile(blocks, refuse, operator.rejects))
     if bad is not None and first is not None:
         bad = bad.unionAll(rejects_frame(operator.sources.spark, first, operator.rejects))
 
@@ -172,7 +173,7 @@ def _stream(operator: Operator, tiling: Tiling, control: str | None) -> DataFram
     blocks = _encoded(operator, tiling, control)
     *others, last = [operator.placed(stage) for stage in operator.stages(tiling)]
     for i, stage in enumerate(others):
-        blocks = blocks.groupBy("tile").transformWithStateInPandas(
+        marks = blocks.groupBy("tile").transformWithStateInPandas(
             StageProcessor(stage, block_frames),
             outputStructType=MARKS,
             outputMode="append",
@@ -180,6 +181,7 @@ def _stream(operator: Operator, tiling: Tiling, control: str | None) -> DataFram
             if i and not stage.timed
             else "eventTime",  # what is behind the first goes by what it is sent
         )
+        blocks = known(marks, MARKS)
     schema = tagged_schema(operator.answers, operator.rejects)
     frames = TaggedFrames(arrow_schema(schema), operator.finish or operator.call.finishing)
     return blocks.groupBy("tile").transformWithStateInPandas(
@@ -196,27 +198,50 @@ def _batch(operator: Operator, tiling: Tiling) -> DataFrame:
     *others, last = operator.stages(tiling)
     newest = blocks.agg(F.expr("unix_micros(max(ts))").alias("newest")) if operator.needs_newest else None
     for stage in others:
-        blocks = blocks.groupBy("tile").applyInArrow(_sender(stage), MARKS)
+        blocks = _by_tile(blocks, _sender(stage), MARKS)
     if newest is not None:
-        blocks = blocks.crossJoin(F.broadcast(newest))
+        own = MARKS if others else BLOCKS
+        blocks = known(blocks.crossJoin(F.broadcast(newest)), [*own, T.StructField("newest", T.LongType())])
     found = operator.found or operator.answers
-    tiles = blocks.repartition(tiling.latest.tiles, "tile").groupBy("tile")
-    answers = tiles.applyInArrow(_answerer(last, arrow_schema(found)), found)
+    blocks = blocks.repartition(tiling.latest.tiles, "tile")
+    answers = _by_tile(blocks, _answerer(last, arrow_schema(found)), found, apart=True)
     if operator.finish is None:
         return answers
     return answers.mapInArrow(_finisher(operator.finish, arrow_schema(operator.answers)), operator.answers)
+
+
+def _by_tile(
+    blocks: DataFrame, answer: Callable[[pa.Table], pa.Table], schema: T.StructType, *, apart: bool = False
+) -> DataFrame:
+    """What is made of the blocks of each tile, all of them in one table; ``apart``: no two tasks have some of one.
+
+    A server of Spark Connect analyses what it is to group at once, when it may be a table that the same pipeline is
+    still to make. What it is to sort waits.
+    """
+    if not is_connect(blocks):
+        return blocks.groupBy("tile").applyInArrow(answer, schema)
+    blocks = blocks if apart else blocks.repartition("tile")
+    return blocks.sortWithinPartitions("tile").mapInArrow(_of_each_tile(answer), schema)
+
+
+def _of_each_tile(answer: Callable[[pa.Table], pa.Table]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]:
+    def answer_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for table in runs(batches, "tile"):
+            yield from answer(table).to_batches()
+
+    return answer_task
 
 
 def _encoded(operator: Operator, tiling: Tiling, control: str | None) -> DataFrame:
     """All streams as blocks."""
     call, sources, routing = operator.call, operator.sources, operator.routing(tiling)
     parts = [
-        dated(read(frame, call.columns_of(i))).mapInArrow(_encoder(call, routing, i), BLOCKS)
-        for i, frame in enumerate(sources.frames)
+        sources.read(i, call.columns_of(i), dated=sources.streaming).mapInArrow(_encoder(call, routing, i), BLOCKS)
+        for i in range(len(sources.frames))
     ]
     if not sources.streaming:
         return union(parts)
-    blocks = union([part.select("tile", "block") for part in _clocked(operator, parts)])
+    blocks = known(union([part.select("tile", "block") for part in _clocked(operator, parts)]), MARKS)
     if operator.changes is not None:
         blocks = blocks.union(operator.changes(routing.keys))
     if control is None:
@@ -324,9 +349,9 @@ def observed(tagged: DataFrame, name: str) -> DataFrame:
     return tagged.observe(name, *totals)
 
 
-def bad_rows_of(call: Call[Any], frames: Sequence[DataFrame], schema: T.StructType) -> DataFrame:
+def bad_rows_of(call: Call[Any], sources: Sources, schema: T.StructType) -> DataFrame:
     """The rejects of a batch call alone."""
-    rows = [read(frame, call.columns_of(i)) for i, frame in enumerate(frames)]
+    rows = [sources.read(i, call.columns_of(i)) for i in range(len(sources.frames))]
     return union([frame.mapInArrow(_rejecter(call, i, schema), schema) for i, frame in enumerate(rows)])
 
 

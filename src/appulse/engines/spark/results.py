@@ -95,6 +95,11 @@ def result_of(frame: DataFrame) -> SparkResult:
     return found[0]
 
 
+def known_result(frame: DataFrame) -> SparkResult | None:
+    """What stands behind a frame that a call of appulse returned, itself; None of other frames."""
+    return _RESULTS.get(frame)
+
+
 def own_result(frame: DataFrame) -> SparkResult:
     """What stands behind a frame that a call of appulse returned, itself."""
     if frame not in _RESULTS:

@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql import DataFrame
 
 from appulse.engines.base import Call
+from appulse.engines.spark.given import checked_frame, schema_of
+from appulse.engines.spark.inputs import read
 from appulse.engines.spark.plans import grafted, know_classes, observations, watermark_millis, without_watermarks
 from appulse.engines.spark.results import SparkResult, observed_result
 from appulse.engines.spark.routing import plain_tiling
 from appulse.engines.spark.settings import check_session
 from appulse.engines.spark.tagged import arrow_schema
 from appulse.errors import BadArgument
+from appulse.model.streaming import is_connect, is_streaming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
+    from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
 
     from appulse.engines.options import Options
     from appulse.engines.spark.tiling import Tiling
@@ -29,40 +33,54 @@ C = TypeVar("C", bound=Call[Any])
 
 @dataclass(frozen=True)
 class Sources:
-    """The frames of a call: all of them are streams, or none is."""
+    """The frames of a call: all of them are ``streaming``, or none is."""
 
     frames: tuple[DataFrame, ...]
+    schemas: tuple[T.StructType, ...]  # their columns
+    streaming: bool
     upstream: tuple[tuple[SparkResult, ...], ...] = ()  # the streaming calls whose answers each frame is made of
     waits: tuple[bool, ...] = ()  # whether each has a lateness of its own
 
     @staticmethod
-    def of(frames: Sequence[Any], lateness: Sequence[Any]) -> Sources:
-        """The frames, checked; `BadArgument` where they are of several kinds. ``lateness`` is as given for each."""
+    def of(streams: Sequence[Stream]) -> Sources:
+        """The frames of streams, checked; `BadArgument` where they are of several kinds."""
+        frames: list[Any] = [stream.frame for stream in streams]
         if not all(isinstance(frame, DataFrame) for frame in frames):
             raise BadArgument(
                 "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
             )
-        found = Sources(tuple(frames), tuple(map(upstream_of, frames)), tuple(own is not None for own in lateness))
-        if found.streaming and not all(frame.isStreaming for frame in frames):
+        streaming = {is_streaming(frame) for frame in frames}
+        if len(streaming) > 1:
             raise BadArgument(
                 "The call mixes streaming and batch frames, which Spark cannot union. Read the batch side as a stream "
                 "(spark.readStream), or collect it and use it in a batch call."
             )
-        know_classes(found.spark)
+        know_classes(frames[0].sparkSession)
+        found = Sources(
+            tuple(map(checked_frame, streams)),
+            tuple(map(schema_of, streams)),
+            streaming.pop(),
+            tuple(map(upstream_of, frames)),
+            tuple(stream.lateness is not None for stream in streams),
+        )
         if not found.streaming:
             return found
         check_session(found.spark)
         return replace(found, frames=tuple(map(without_watermarks, frames)))
 
     @property
-    def streaming(self) -> bool:
-        """Whether the frames are streams."""
-        return any(frame.isStreaming for frame in self.frames)
-
-    @property
     def spark(self) -> Any:
         """Their session."""
         return self.frames[0].sparkSession
+
+    @property
+    def arrow(self) -> list[pa.Schema]:
+        """Their columns as Arrow has them."""
+        return [*map(arrow_schema, self.schemas)]
+
+    def read(self, stream: int, columns: Sequence[str], *, dated: bool = False) -> DataFrame:
+        """What a call reads of a frame; see `inputs.read`."""
+        return read(self.frames[stream], self.schemas[stream], columns, dated=dated)
 
     @property
     def slots(self) -> int:
@@ -108,7 +126,7 @@ class Sources:
 
     def grafted(self, pieces: Mapping[str, DataFrame]) -> Sources:
         """The same frames over other plans of the calls before."""
-        return Sources(tuple(grafted(frame, pieces) for frame in self.frames), self.upstream, self.waits)
+        return replace(self, frames=tuple(grafted(frame, pieces) for frame in self.frames))
 
     def partitions(self, options: Options) -> int:
         """The number of tiles or buckets: as asked for, or else as many as there are cores."""
@@ -121,7 +139,7 @@ class Sources:
 
 def upstream_of(frame: DataFrame) -> tuple[SparkResult, ...]:
     """The streaming calls whose answers a frame is made of."""
-    if not frame.isStreaming:
+    if not is_streaming(frame):
         return ()
     found = [observed_result(name) for name in observations(frame)]
     return tuple(result for result in found if result is not None and result.chains)
@@ -142,9 +160,9 @@ def resolved(
     streams: Sequence[Stream], resolve: Callable[[Sequence[Stream], Sequence[pa.Schema]], C]
 ) -> tuple[Sources, list[Stream], C]:
     """The frames of streams, the streams as Spark's watermark delays them, and the call that ``resolve`` makes."""
-    sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
+    sources = Sources.of(streams)
     delayed = [with_watermark_delay(stream) for stream in streams]
-    return sources, delayed, sources.chained(resolve(delayed, [arrow_schema(frame.schema) for frame in sources.frames]))
+    return sources, delayed, sources.chained(resolve(delayed, sources.arrow))
 
 
 def with_watermark_delay(stream: Stream) -> Stream:
@@ -165,12 +183,12 @@ def watermark_delay(frame: DataFrame, what: str, lateness: Any) -> float | None:
 
     Raises `BadArgument` where it cannot be read and no ``lateness`` is given in its place.
     """
-    if frame.isStreaming and lateness is None and not hasattr(frame, "_jdf"):
+    if is_streaming(frame) and lateness is None and is_connect(frame):
         raise BadArgument(
             f"{what} has a frame of Spark Connect, where a withWatermark cannot be read. Leave it out and "
             "give lateness=, 0 for none."
         )
-    delay = watermark_millis(frame) if frame.isStreaming else None
+    delay = watermark_millis(frame) if is_streaming(frame) else None
     if delay is not None and upstream_of(frame):
         raise BadArgument(
             f"{what} is made of the answers of another call and has a withWatermark. Spark sets a watermark once, and "

@@ -72,19 +72,24 @@ _SIDES = ("left", "right")
 _IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 
-def result_schemas(call: Call[Any], streams: Sequence[Stream]) -> tuple[T.StructType, T.StructType]:
+def result_schemas(
+    call: Call[Any], streams: Sequence[Stream], schemas: Sequence[T.StructType]
+) -> tuple[T.StructType, T.StructType]:
     """Spark's schemas of answers and rejects: keys and times in the types they came in."""
-    key, time = common_types(call, streams)
+    key, time = common_types(call, streams, schemas)
     own = {f"{side}_key": key for side in _SIDES} | {f"{side}_time": time for side in _SIDES} | {"time": time}
-    for stream in reversed(streams):
-        own |= {f"{side}_{name}": stream.frame.schema[name].dataType for side in _SIDES for name in stream.carry}
+    for stream, given in reversed([*zip(streams, schemas, strict=True)]):
+        own |= {f"{side}_{name}": given[name].dataType for side in _SIDES for name in stream.carry}
     return as_struct(call.answer_schema, own), reject_type(key, time)
 
 
-def common_types(call: Call[Any], streams: Sequence[Stream]) -> tuple[T.DataType, T.DataType]:
-    """Spark's types of the keys and times of all streams."""
-    key = _common_type([stream.frame.schema[stream.key].dataType for stream in streams], call.key_type)
-    time = _common_type([stream.frame.schema[stream.time].dataType for stream in streams], call.time_type)
+def common_types(
+    call: Call[Any], streams: Sequence[Stream], schemas: Sequence[T.StructType]
+) -> tuple[T.DataType, T.DataType]:
+    """Spark's types of the keys and times of all streams, which have these columns."""
+    given = [*zip(streams, schemas, strict=True)]
+    key = _common_type([schema[stream.key].dataType for stream, schema in given], call.key_type)
+    time = _common_type([schema[stream.time].dataType for stream, schema in given], call.time_type)
     return key, time
 
 

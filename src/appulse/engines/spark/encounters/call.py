@@ -36,7 +36,7 @@ def spark_legs(
 ) -> DataFrame:
     """The answers of a call over the legs of Spark frames, lazily; ``resolve`` makes it."""
     sources, streams, call = resolved(streams, resolve)
-    answers, rejects = result_schemas(call, streams)
+    answers, rejects = result_schemas(call, streams, sources.schemas)
     operator = Operator(
         call,
         sources,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def spark_assign(streams: Sequence[Stream], settings: AssignSettings) -> DataFrame:
     """The partners of rows of Spark frames, lazily; streaming if they are."""
     sources, streams, call = resolved(streams, partial(resolve_assign, settings=settings))
-    answers, rejects = result_schemas(call, streams)
+    answers, rejects = result_schemas(call, streams, sources.schemas)
     operator = Operator(
         call,
         sources,

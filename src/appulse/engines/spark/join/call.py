@@ -69,7 +69,7 @@ def spark_pairs(
     if any(call.plan.followed):
         call = replace(call, streams=tuple(replace(encoding, kept_apart=True) for encoding in call.encodings))
     call = replace(call, options=replace(options, sample=None))  # the sample has served, and need not travel
-    answers, rejects = result_schemas(call, streams)
+    answers, rejects = result_schemas(call, streams, sources.schemas)
     operator = Operator(
         call,
         sources,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from appulse.engines.bucket import fail_if_asked
 from appulse.engines.join.call import to_table
 from appulse.engines.join.nearest import resolve_nearest
-from appulse.engines.spark.inputs import gathered, read
+from appulse.engines.spark.inputs import gathered
 from appulse.engines.spark.join.call import spark_pairs
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
@@ -34,21 +34,20 @@ if TYPE_CHECKING:
 
 def spark_nearest(streams: Sequence[Stream], settings: NearestSettings) -> DataFrame:
     """The nearest rows of Spark frames, lazily; streaming if its inputs are."""
-    sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
+    sources = Sources.of(streams)
     if settings.epsilon is not None or sources.streaming:
         return spark_pairs(streams, partial(resolve_nearest, settings=settings, whole=False), settings.options)
-    schemas = [arrow_schema(frame.schema) for frame in sources.frames]
-    call = sources.chained(resolve_nearest(streams, schemas, settings, whole=True))
-    right = read(sources.frames[1], call.columns_of(1)).toArrow()
+    call = sources.chained(resolve_nearest(streams, sources.arrow, settings, whole=True))
+    right = sources.read(1, call.columns_of(1)).toArrow()
     rows, rejected = call.encode(1, right)
     fail_if_asked(call, [rejected])
     trees = NearestTrees(call.plan, rows)
     held = shared(trees, sources.spark)
-    answers, rejects = result_schemas(call, streams)
+    answers, rejects = result_schemas(call, streams, sources.schemas)
     search = _searcher(call, trees.search if held is None else lambda *asked: held.get().search(*asked), answers)
 
-    def found(frame: DataFrame) -> DataFrame:
-        return read(frame, call.columns_of(0)).mapInArrow(search, answers)
+    def found(sources: Sources) -> DataFrame:
+        return sources.read(0, call.columns_of(0)).mapInArrow(search, answers)
 
     operator = Operator(call, sources, answers, rejects, rows=found)
     return remember(built(operator, plain_tiling(1)))

@@ -37,6 +37,7 @@ from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.spark.tagged import arrow_schema, reject_type, spark_type
 from appulse.errors import BadArgument
 from appulse.model.regions import QUERY
+from appulse.model.streaming import is_streaming
 from appulse.model.strings import Labels
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def spark_window_queries(
     streams: Sequence[Stream], queries: Any, *, options: Options | None = None, **settings: Any
 ) -> DataFrame:
     """The choices of rows of Spark frames that satisfy queries, lazily; streaming if they are."""
-    sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
-    changing = isinstance(queries, DataFrame) and queries.isStreaming
+    sources = Sources.of(streams)
+    changing = isinstance(queries, DataFrame) and is_streaming(queries)
     if changing and not sources.streaming:
         raise BadArgument(
             "The queries are a stream, and the rows are not. Read the rows as a stream (spark.readStream)."
@@ -65,13 +66,13 @@ def spark_window_queries(
         table = arrow_schema(queries.schema).empty_table()
     else:
         table = queries.toArrow() if isinstance(queries, DataFrame) else as_table(queries)
-    empty = [arrow_schema(frame.schema).empty_table() for frame in sources.frames]
+    empty = [schema.empty_table() for schema in sources.arrow]
     options = options_of(options, "match_queries")
     call = sources.chained(resolve_window_queries(streams, empty, table.schema, options=options, **settings))
     refused = WindowQueries(call).change(table).rejects
     fail_if_asked(call, [refused])
     static = None if changing else packed(table)
-    answers, rejects = _schemas(call, streams)
+    answers, rejects = _schemas(call, streams, sources.schemas)
     operator = Operator(
         call,
         sources,
@@ -142,16 +143,17 @@ class ToGroupsOfRows:
             yield self.keys[bucket], rows_block(stream, part), newest
 
 
-def _schemas(call: WindowCall, streams: Sequence[Stream]) -> tuple[T.StructType, T.StructType]:
+def _schemas(
+    call: WindowCall, streams: Sequence[Stream], schemas: Sequence[T.StructType]
+) -> tuple[T.StructType, T.StructType]:
     """Spark's schemas of answers and rejects: keys and times in the types they came in."""
-    schemas = [stream.frame.schema for stream in streams]
     own = [field for s, given in zip(streams, schemas, strict=True) for field in (given[s.key], given[s.time])]
     if call.aggregates:  # columns that name groups, and the tick
         times = {field.dataType for field in own[1::2]}
         own = [schemas[0][name] for name, _ in call.partitions] + (own[1:2] if len(times) == 1 else [])
     fields = call.answer_schema
     known = {1 + i: field.dataType for i, field in enumerate(own)}
-    carried = {} if call.aggregates else _carried(call, streams)
+    carried = {} if call.aggregates else _carried(call, streams, schemas)
     answers = [
         T.StructField(f.name, known.get(i) or carried.get(f.name) or spark_type(f.type)) for i, f in enumerate(fields)
     ]
@@ -159,10 +161,10 @@ def _schemas(call: WindowCall, streams: Sequence[Stream]) -> tuple[T.StructType,
     return T.StructType(answers), reject_type(*(spark_type(asked.field(name).type) for name in ("key", "time")))
 
 
-def _carried(call: WindowCall, streams: Sequence[Stream]) -> dict[str, T.DataType]:
+def _carried(call: WindowCall, streams: Sequence[Stream], schemas: Sequence[T.StructType]) -> dict[str, T.DataType]:
     """The types of the columns that streams carry."""
-    sides = zip(call.sides, streams, strict=True)
-    return {f"{side}_{name}": s.frame.schema[name].dataType for (side, _), s in sides for name in s.carry}
+    sides = zip(call.sides, streams, schemas, strict=True)
+    return {f"{side}_{name}": given[name].dataType for (side, _), s, given in sides for name in s.carry}
 
 
 def _by_bucket(call: WindowCall, stream: int, table: pa.Table, buckets: int) -> list[tuple[int, pa.Table]]:

@@ -33,7 +33,7 @@ from appulse.engines.queries.call import (
     last_changes,
     resolve_queries,
 )
-from appulse.engines.spark.inputs import gathered, quoted
+from appulse.engines.spark.inputs import gathered, quoted, read
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.queries.held import BATCHES, QueryDelta, batches_of, standing
 from appulse.engines.spark.queries.parts import matched_in_parts
@@ -55,6 +55,7 @@ from appulse.engines.spark.tagged import (
 )
 from appulse.errors import BadArgument
 from appulse.model.regions import QUERY, RADIUS, REGION
+from appulse.model.streaming import is_streaming
 from appulse.operators.output import Output
 
 if TYPE_CHECKING:
@@ -82,15 +83,15 @@ def spark_queries(
     Partitions are the parts that the queries are held in; by default one, or as many as their size asks for.
     """
     options = options_of(options, "match_queries")
-    sources = Sources.of([stream.frame], [stream.lateness])
-    frame, changing = stream.frame, isinstance(queries, DataFrame) and queries.isStreaming
+    sources = Sources.of([stream])
+    changing = isinstance(queries, DataFrame) and is_streaming(queries)
     if changing and not sources.streaming:
         raise BadArgument(
             "The queries are a stream, and the rows are not. Read the rows as a stream (spark.readStream)."
         )
     tiling = plain_tiling(default_partitions(sources.spark, streaming=sources.streaming))
     settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject, "options": options}
-    empty = arrow_schema(frame.schema).empty_table()
+    empty = sources.arrow[0].empty_table()
     if changing:
         if options.partitions is not None:
             raise BadArgument(
@@ -107,7 +108,7 @@ def spark_queries(
     judged.change(table)
     parts = options.partitions or -(-judged.queries.nbytes // _MOST_BYTES)
     held = QueryDelta(sources.spark, table)
-    answers, rejects = _schemas(call, stream)
+    answers, rejects = _schemas(call, stream, sources.schemas[0])
     operator = Operator(
         call,
         sources,
@@ -120,14 +121,19 @@ def spark_queries(
 
 
 def _matched(
-    call: QueryCall, held: QueryDelta, parts: int, schema: T.StructType, answers: T.StructType, frame: DataFrame
+    call: QueryCall,
+    held: QueryDelta,
+    parts: int,
+    schema: T.StructType,
+    answers: T.StructType,
+    sources: Sources,
 ) -> DataFrame:
     """The rows of a frame, matched where they are or in the parts of the queries that they meet."""
-    rows = frame.select(*map(quoted, call.columns))
+    rows = read(sources.frames[0], sources.schemas[0], call.columns)
     if parts > 1:
         tagged = matched_in_parts(call, held.table, rows, schema, parts)
-        return tagged if frame.isStreaming else select_tag(tagged, ANSWER)
-    if frame.isStreaming:
+        return tagged if sources.streaming else select_tag(tagged, ANSWER)
+    if sources.streaming:
         return rows.mapInArrow(_tagged_matcher(call, [held], schema), schema)
     # A batch is not asked for its metrics, and so many columns of nulls cost as much as the matching.
     return rows.mapInArrow(_matcher(call, [held], answers, suspicions(rows.sparkSession)), answers)
@@ -135,10 +141,10 @@ def _matched(
 
 def _changing(call: QueryCall, sources: Sources, stream: Stream, queries: DataFrame) -> Operator:
     """Rows and changes as one stream: what a micro-batch brings of both belongs together."""
-    answers, rejects = _schemas(call, stream)
+    answers, rejects = _schemas(call, stream, sources.schemas[0])
 
-    def both(frame: DataFrame) -> DataFrame:
-        rows = frame.select(F.struct(*map(quoted, call.columns)).alias(_ROW))
+    def both(sources: Sources) -> DataFrame:
+        rows = sources.frames[0].select(F.struct(*map(quoted, call.columns)).alias(_ROW))
         changes = queries.select(F.struct(*[quoted(n) for n in _CHANGES if n in queries.columns]).alias(_CHANGED))
         nothing = F.lit(None).cast(changes.schema[0].dataType).alias(_CHANGED)
         empty = F.lit(None).cast(rows.schema[0].dataType).alias(_ROW)
@@ -205,8 +211,7 @@ class Changing:
         return known
 
 
-def _schemas(call: QueryCall, stream: Stream) -> tuple[T.StructType, T.StructType]:
-    given = stream.frame.schema
+def _schemas(call: QueryCall, stream: Stream, given: T.StructType) -> tuple[T.StructType, T.StructType]:
     own = {"key": given[stream.key].dataType, "time": given[stream.time].dataType}
     own |= {name: given[name].dataType for name in stream.carry}
     return as_struct(call.answer_schema, own), reject_type(own["key"], own["time"])

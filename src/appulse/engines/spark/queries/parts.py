@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
+from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 
 from appulse.engines.bucket import fail_if_asked
 from appulse.engines.queries.call import CHANGE, LocalQueries, last_changes
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame
-    from pyspark.sql import types as T  # noqa: N812
 
     from appulse.engines.queries.call import QueryCall
 
@@ -41,7 +41,7 @@ _ROWS = b"r"
 _NUMBER = "\0row"
 # A row reaches so many deviations.
 _TAIL = 7.5
-_ROUTED = "part int, block binary"
+_ROUTED = T.StructType([T.StructField("part", T.IntegerType()), T.StructField("block", T.BinaryType())])
 
 
 def matched_in_parts(call: QueryCall, table: pa.Table, rows: DataFrame, schema: T.StructType, many: int) -> DataFrame:

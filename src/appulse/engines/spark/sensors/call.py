@@ -20,7 +20,7 @@ from appulse.engines.spark.routing import bucket_keys, plain_tiling
 from appulse.engines.spark.sensors.routing import GroupRouting, ValueRouting, value_routing
 from appulse.engines.spark.sources import Sources, with_watermark_delay
 from appulse.engines.spark.stage import GroupBuckets, Stage
-from appulse.engines.spark.tagged import arrow_schema, reject_type, spark_type
+from appulse.engines.spark.tagged import reject_type, spark_type
 from appulse.model.readings import encode_readings
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ def _resolved(
     readings: Stream, resolve: Callable[[Stream, pa.Schema, Any], C], settings: ReadingsSettings
 ) -> tuple[Sources, C]:
     """The frame of readings, and the call over it."""
-    sources = Sources.of([readings.frame], [readings.lateness])
+    sources = Sources.of([readings])
     named = with_watermark_delay(replace(readings, name=readings.name or "readings"))
-    return sources, resolve(named, arrow_schema(readings.frame.schema), settings)
+    return sources, resolve(named, sources.arrow[0], settings)
 
 
 def _sampled(sample: Any, call: SensorCall) -> Readings | None:
@@ -76,8 +76,8 @@ def _sampled(sample: Any, call: SensorCall) -> Readings | None:
 
 def readings_result(sources: Sources, call: ReadingsCall, routing: Routing) -> DataFrame:
     """The answers of a call over readings, lazily."""
-    (frame,), call = sources.frames, sources.chained(call)
-    given, encoding = frame.schema, call.encoding
+    (given,), call = sources.schemas, sources.chained(call)
+    encoding = call.encoding
     operator = Operator(
         call,
         sources,
@@ -85,9 +85,9 @@ def readings_result(sources: Sources, call: ReadingsCall, routing: Routing) -> D
             replace(routing, buckets=tiling.latest.tiles), _keys(call, tiling), goes_on=call.goes_on
         ),
         stages=lambda _: [Stage(GroupBuckets(call, ReadingsBucket), "readings")],
-        answers=_as_spark(call.answer_schema, call, frame),
+        answers=_as_spark(call.answer_schema, call, given),
         rejects=reject_type(given[encoding.sensor].dataType, given[encoding.time].dataType),
-        found=_as_spark(call.stage_schema, call, frame),
+        found=_as_spark(call.stage_schema, call, given),
         finish=call.finishing if call.finishes else None,
         needs_newest=call.listens and call.grouped,
     )
@@ -125,8 +125,8 @@ def _keys(call: ReadingsCall, tiling: Tiling) -> list[int]:
     return bucket_keys(tiling, grouped=call.grouped)
 
 
-def _as_spark(schema: pa.Schema, call: ReadingsCall, frame: DataFrame) -> T.StructType:
-    given, encoding = frame.schema, call.encoding
+def _as_spark(schema: pa.Schema, call: ReadingsCall, given: T.StructType) -> T.StructType:
+    encoding = call.encoding
     own = {name: given[name].dataType for name in (*encoding.partition_by, *encoding.carry)}
     own |= {"sensor": given[encoding.sensor].dataType, "time": given[encoding.time].dataType}
     if schema.field("value").type == encoding.value_type:
