@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 from appulse.engines.results import names_of_metrics
 from appulse.errors import BadArgument
+from appulse.model.streaming import HIDDEN, is_connect, sent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _OBSERVED = "CollectMetrics"
 _WATERMARK = "EventTimeWatermark"
+_ALIAS = "SubqueryAlias"
 #: How the names of operators with state begin, a join of two streams aside.
 _STATEFUL = ("Aggregate", "Deduplicate", "FlatMapGroups", "TransformWithState", "GlobalLimit")
 
@@ -52,8 +54,15 @@ def know_classes(spark: SparkSession) -> None:
 
 
 def observations(frame: DataFrame) -> list[str]:
-    """The names of the topmost calls' frames that a frame was made of; none where Spark hides its plan (Connect)."""
+    """The names of the topmost calls' frames that a frame was made of."""
+    if is_connect(frame):
+        return [part.name for kind, part in sent(frame, _is_observed_there) if _is_observed_there(kind, part)]
     return [node.name() for node in _above(frame) if _is_observed(node)]
+
+
+def _is_observed_there(kind: str, part: Any) -> bool:
+    """As `_is_observed`, of a plan that is sent to a server."""
+    return bool(kind == _OBSERVED and names_of_metrics([part.name]))
 
 
 def observed_now(spark: SparkSession, query: str, names: Sequence[str]) -> dict[str, dict[str, float | None]]:
@@ -68,18 +77,28 @@ def observed_now(spark: SparkSession, query: str, names: Sequence[str]) -> dict[
 
 def aliases(frame: DataFrame, wanted: Callable[[str], bool]) -> list[str]:
     """The wanted names of frames that a frame was made of: the topmost on each way down its plan, each once."""
-    names = [str(node.alias()) for node in _down_to(frame, _is_alias(wanted)) if _is_alias(wanted)(node)]
+    if is_connect(frame):
+        named = sent(frame, lambda kind, part: kind == _ALIAS and wanted(part.alias))
+        names = [part.alias for kind, part in named if kind == _ALIAS and wanted(part.alias)]
+    else:
+        names = [str(node.alias()) for node in _down_to(frame, _is_alias(wanted)) if _is_alias(wanted)(node)]
     return list(dict.fromkeys(names))
 
 
 def _is_alias(wanted: Callable[[str], bool]) -> Callable[[Any], bool]:
-    return lambda node: bool(node.nodeName() == "SubqueryAlias" and wanted(str(node.alias())))
+    return lambda node: bool(node.nodeName() == _ALIAS and wanted(str(node.alias())))
 
 
 def watermark_millis(frame: DataFrame) -> int | None:
     """The greatest delay of a `withWatermark` on a frame, above any that was observed; None without one."""
     found = [_delay(node, frame) for node in _above(frame) if node.nodeName() == _WATERMARK]
     return max(found, default=None)
+
+
+def may_be_watermarked(frame: DataFrame) -> bool | None:
+    """Whether a frame of Spark Connect has a `withWatermark`, above what was observed; None: the server may know."""
+    kinds = {kind for kind, _ in sent(frame, _is_observed_there)}
+    return True if "WithWatermark" in kinds else (None if kinds & HIDDEN else False)
 
 
 def grafted(frame: DataFrame, pieces: Mapping[str, DataFrame]) -> DataFrame:

@@ -10,7 +10,14 @@ from pyspark.sql import DataFrame
 from appulse.engines.base import Call
 from appulse.engines.spark.given import checked_frame, schema_of
 from appulse.engines.spark.inputs import read
-from appulse.engines.spark.plans import grafted, know_classes, observations, watermark_millis, without_watermarks
+from appulse.engines.spark.plans import (
+    grafted,
+    know_classes,
+    may_be_watermarked,
+    observations,
+    watermark_millis,
+    without_watermarks,
+)
 from appulse.engines.spark.results import SparkResult, observed_result
 from appulse.engines.spark.routing import plain_tiling
 from appulse.engines.spark.settings import check_session
@@ -183,12 +190,17 @@ def watermark_delay(frame: DataFrame, what: str, lateness: Any) -> float | None:
 
     Raises `BadArgument` where it cannot be read and no ``lateness`` is given in its place.
     """
-    if is_streaming(frame) and lateness is None and is_connect(frame):
-        raise BadArgument(
-            f"{what} has a frame of Spark Connect, where a withWatermark cannot be read. Leave it out and "
-            "give lateness=, 0 for none."
-        )
-    delay = watermark_millis(frame) if is_streaming(frame) else None
+    if not is_streaming(frame):
+        return None
+    if is_connect(frame):
+        there = may_be_watermarked(frame)
+        if there or (there is None and lateness is None):
+            raise BadArgument(
+                f"{what} has a frame of Spark Connect, where the delay of a withWatermark cannot be read. Leave it out "
+                "and give lateness=, 0 for none."
+            )
+        return None
+    delay = watermark_millis(frame)
     if delay is not None and upstream_of(frame):
         raise BadArgument(
             f"{what} is made of the answers of another call and has a withWatermark. Spark sets a watermark once, and "
