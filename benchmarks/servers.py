@@ -23,7 +23,7 @@ from appulse.engines.spark.java import cache_folder, find_java
 from appulse.engines.spark.settings import PROVIDER, ROCKSDB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
 HOST = "127.0.0.1"
@@ -316,10 +316,11 @@ class SparkDaemon(Server):
 
 
 class ConnectServer(Server):
-    """A server of Spark Connect with a Spark of two cores."""
+    """A server of Spark Connect with a Spark of two cores, and further settings of its session."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, object] | None = None) -> None:
         super().__init__(folder)
+        self._settings = settings or {}
         self._port = free_port()
         self.remote = f"sc://{HOST}:{self._port}"
 
@@ -338,6 +339,7 @@ class ConnectServer(Server):
             "spark.sql.shuffle.partitions": 2,
             PROVIDER: ROCKSDB,
             "spark.ui.enabled": "false",
+            **self._settings,
         }
         given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2,4]"]
