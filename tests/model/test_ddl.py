@@ -1,0 +1,70 @@
+"""Columns written as Spark writes them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appulse.errors import BadArgument
+from appulse.model.ddl import TYPES, columns_of
+
+NAMES = st.text("abc_`, <>:é", min_size=1, max_size=5)
+PLAIN = st.sampled_from([*TYPES.items(), ("decimal(12, 3)", pa.decimal128(12, 3)), ("varchar(3)", pa.string())])
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def nested(inner: st.SearchStrategy[tuple[str, pa.DataType]]) -> st.SearchStrategy[tuple[str, pa.DataType]]:
+    structs = st.lists(st.tuples(NAMES, inner), min_size=1, max_size=3, unique_by=lambda one: one[0])
+    return st.one_of(
+        inner.map(lambda kind: (f"ARRAY<{kind[0]}>", pa.list_(kind[1]))),
+        st.tuples(PLAIN, inner).map(lambda two: (f"Map<{two[0][0]},{two[1][0]}>", pa.map_(two[0][1], two[1][1]))),
+        structs.map(
+            lambda fields: (
+                f"struct<{', '.join(f'{quoted(name)}: {kind}' for name, (kind, _) in fields)}>",
+                pa.struct([pa.field(name, kind) for name, (_, kind) in fields]),
+            )
+        ),
+    )
+
+
+KINDS = st.recursive(PLAIN, nested, max_leaves=4)
+FIELDS = st.lists(
+    st.tuples(NAMES, KINDS, st.sampled_from(["", " NOT NULL", " COMMENT 'it''s, <x>'", " not null comment 'a'"])),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda field: field[0],
+)
+
+
+@given(FIELDS)
+def test_what_is_written_is_read(fields: list[tuple[str, tuple[str, pa.DataType], str]]) -> None:
+    text = ", ".join(f"{quoted(name)} {kind}{more}" for name, (kind, _), more in fields)
+    assert columns_of(text) == pa.schema([pa.field(name, kind) for name, (_, kind), _ in fields])
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "why"),
+    [
+        ("", 1, "name of a column is missing"),
+        ("id", 3, "type is missing"),
+        ("id bigin", 9, "Did you mean 'bigint'"),
+        ("id int x double", 7, "comma is missing"),
+        ("id int,", 8, "name of a column is missing"),
+        ("id int, id int", 15, "'id' is there twice"),
+        ("s struct<a int", 15, "'>' is missing"),
+        ("a int not", 10, "NULL is missing"),
+        ("a int comment", 14, "text of a comment is missing"),
+        ("a decimal(50, 2)", 17, "precision"),
+        ("a varchar(x)", 12, "'x' is no whole number"),
+        ("a int)", 6, "comma is missing"),
+        ("a int; b int", 6, "comma is missing"),
+    ],
+)
+def test_what_cannot_be_read_is_named(text: str, position: int, why: str) -> None:
+    with pytest.raises(BadArgument, match=f"position {position}: .*{why}"):
+        columns_of(text)
