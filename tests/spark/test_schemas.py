@@ -35,6 +35,12 @@ KINDS = (
 MANY = ", ".join(f"c{i} {kind}" for i, kind in enumerate(KINDS))
 
 
+def struct(text: str) -> T.StructType:
+    found = T.StructType.fromDDL(text)
+    assert isinstance(found, T.StructType)
+    return found
+
+
 def stream(frame: DataFrame, schema: Any = COLUMNS, **more: Any) -> ap.Stream[Any]:
     return ap.Stream(frame, key="id", time="t", value="x", schema=schema, **more)
 
@@ -47,7 +53,7 @@ def joined(given: ap.Stream[Any]) -> list[Any]:
 @pytest.mark.parametrize("schema", [COLUMNS, ROWS.schema, "spark"], ids=["text", "arrow", "spark"])
 def test_answers_are_those_without(spark: SparkSession, schema: Any) -> None:
     frame = spark.createDataFrame(ROWS)
-    schema = T.StructType.fromDDL(COLUMNS) if schema == "spark" else schema
+    schema = struct(COLUMNS) if schema == "spark" else schema
     expected = joined(stream(frame, None, carry="load"))
     assert len(expected) == 1
     assert joined(stream(frame, schema, carry="load")) == expected
@@ -68,31 +74,31 @@ def test_a_classic_frame_is_held_against_what_is_given(spark: SparkSession, sche
 
 
 def test_text_is_what_spark_makes_of_it(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([], T.StructType.fromDDL(MANY.replace("VARCHAR(3)", "STRING")))
+    frame = spark.createDataFrame([], struct(MANY.replace("VARCHAR(3)", "STRING")))
     assert schema_of(stream(frame, MANY)) == frame.schema
-    given = T.StructType.fromDDL(MANY)
+    given = struct(MANY)
     assert schema_of(stream(frame, given)) == frame.schema
 
 
 def test_spark_leaves_nothing_of_a_check_that_holds(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([], T.StructType.fromDDL(MANY.replace("VARCHAR(3)", "STRING")))
+    frame = spark.createDataFrame([], struct(MANY.replace("VARCHAR(3)", "STRING")))
     checked = _checked_by_spark(frame, frame.schema, "Stream 's':")
     assert checked.schema == frame.schema
-    plan: Any = checked._jdf.queryExecution().optimizedPlan()  # type: ignore[operator]
+    plan: Any = checked._jdf.queryExecution().optimizedPlan()
     assert "typeof" not in plan.toString()
     assert "raise_error" not in plan.toString()
 
 
 def test_a_query_names_the_column_of_another_type(spark: SparkSession) -> None:
     frame = spark.createDataFrame(ROWS)
-    right = _checked_by_spark(frame, T.StructType.fromDDL(COLUMNS), "Stream 's':")
+    right = _checked_by_spark(frame, struct(COLUMNS), "Stream 's':")
     assert sorted(right.collect()) == sorted(frame.collect())
-    wrong = _checked_by_spark(frame, T.StructType.fromDDL("id BIGINT, x FLOAT"), "Stream 's':")
+    wrong = _checked_by_spark(frame, struct("id BIGINT, x FLOAT"), "Stream 's':")
     for read in (wrong, wrong.select("id")):
         with pytest.raises(PySparkException, match=r"Stream 's': schema= says that column 'x' is float, .* is double"):
             read.collect()
     with pytest.raises(PySparkException, match="loud"):
-        _checked_by_spark(frame, T.StructType.fromDDL("loud BIGINT"), "Stream 's':")
+        _checked_by_spark(frame, struct("loud BIGINT"), "Stream 's':")
 
 
 def test_a_stream_reads_what_is_given(spark: SparkSession, tmp_path: Any) -> None:

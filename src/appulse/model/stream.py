@@ -165,6 +165,9 @@ class Stream(Generic[Result]):
       ``"remove"``, or what change streams of Delta and Debezium have.
     * ``margin``: a row's own size, a column or a number, at least 0, in the unit of distance. Joins, encounters and
       what else looks for partners add those of both rows of a pair to ``epsilon``.
+    * ``schema``: the columns to be read, with their types, as Spark writes them (``"id BIGINT, at TIMESTAMP"``), as a
+      ``pyarrow.Schema`` or a ``StructType``. A frame without them, or with other types, is refused; nothing is cast. By
+      it a call asks Spark Connect for nothing, as functions of Declarative Pipelines have to: there the query fails.
 
     Raises `BadArgument` for a wrong argument.
 

@@ -89,8 +89,8 @@ def result_of(frame: DataFrame) -> SparkResult:
         raise BadArgument(f"This DataFrame is made of {len(found)} results. Pass one of them itself.")
     if not found or found[0] is None:
         raise BadArgument(
-            "This DataFrame is not what a call of appulse returned, nor visibly made of it; Spark Connect, a cache and "
-            "a checkpoint hide what a frame is made of. Pass the result itself, before select or filter."
+            "This DataFrame is not what a call of appulse returned, nor visibly made of it; a cache and a checkpoint "
+            "hide what a frame is made of. Pass the result itself, before select or filter."
         )
     return found[0]
 
