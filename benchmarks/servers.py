@@ -336,6 +336,7 @@ class ConnectServer(Server):
             "spark.driver.host": HOST,
             "spark.pyspark.python": sys.executable,
             "spark.python.daemon.module": "appulse.engines.spark.daemon",
+            "spark.python.authenticate.socketTimeout": "2m",  # of a machine that is busy
             "spark.sql.shuffle.partitions": 2,
             PROVIDER: ROCKSDB,
             "spark.ui.enabled": "false",
