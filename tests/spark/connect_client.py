@@ -41,7 +41,7 @@ def answers(spark: Any, folder: Path) -> None:
     ap.rejects(found).write.parquet(f"{folder}/refused")
     coming = spark.readStream.schema(frame.schema).parquet(f"{folder}/in")
     with pytest.raises(ap.BadArgument, match="give lateness="):
-        ap.self_join(stream(coming), **ASKED)
+        ap.self_join(stream(coming.withWatermark("ts", "1 second")), **ASKED)
     writer = joined(spark, folder / "in").writeStream.option("checkpointLocation", f"{folder}/checkpoint")
     query = writer.trigger(availableNow=True).format("parquet").option("path", f"{folder}/streamed").start()
     query.awaitTermination()

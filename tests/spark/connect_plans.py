@@ -80,6 +80,8 @@ def main() -> None:
     pq.write_table(batch.toArrow(), f"{folder}/batch.parquet")
     said = {"window": explained.steps["window"], "refused": [row.key for row in refused.collect()]}
     (Path(folder) / "said.json").write_text(json.dumps(said), encoding="utf-8")
+    with pytest.raises(ap.SessionError, match=r"Use result\.writeStream"):
+        ap.start(streamed, ("parquet", {"path": f"{folder}/started"}), checkpoint=f"{folder}/of-start")
     writer = streamed.writeStream.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
     writer.format("parquet").option("path", f"{folder}/streamed").start().awaitTermination()
 

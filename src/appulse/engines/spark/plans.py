@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from appulse.engines.results import names_of_metrics
-from appulse.errors import BadArgument
+from appulse.errors import BadArgument, SessionError
 from appulse.model.streaming import HIDDEN, is_connect, sent
 
 if TYPE_CHECKING:
@@ -105,6 +105,11 @@ def grafted(frame: DataFrame, pieces: Mapping[str, DataFrame]) -> DataFrame:
     """The same frame over other observed frames, by the names of those that they take the place of."""
     if not pieces:
         return frame
+    if is_connect(frame):
+        raise SessionError(
+            "ap.start plans the calls before the last one anew, which Spark Connect has no way for. Use "
+            "result.writeStream, or write the answers of these calls by a start of their own and read them as a stream."
+        )
     jvm: Any = frame.sparkSession._jvm  # noqa: SLF001 - see above
     catalyst = jvm.org.apache.spark.sql.catalyst
 
