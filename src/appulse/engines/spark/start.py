@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from functools import partial
 from threading import Thread
@@ -13,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name of this mo
 from appulse.engines.spark.alerting import alerts_of
 from appulse.engines.spark.batch_writer import PATIENCE, BatchWriter, observed_figures
 from appulse.engines.spark.checkpoint import Checkpoint
-from appulse.engines.spark.failures import Query, writing
+from appulse.engines.spark.failures import Query, spark_errors, writing
 from appulse.engines.spark.lock import CheckpointLock
 from appulse.engines.spark.results import SparkResult, own_result
 from appulse.engines.spark.settings import on_connect
@@ -24,9 +25,15 @@ from appulse.errors import BadArgument
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from appulse.engines.spark.tiling import Tiling
+
+
+_LOG = logging.getLogger("appulse")
+_SLOW = "Timed out while waiting for the Python worker to connect back"
+_ATTEMPTS = 5
 
 
 class Outputs(NamedTuple):
@@ -68,7 +75,7 @@ def start(
             if drain:
                 query: Query = DrainingQuery(writer.trigger(availableNow=True), place, known)
             else:
-                query = Query((writer.trigger(**trigger) if trigger else writer).start(), checkpoint)
+                query = Query(_begun(writer.trigger(**trigger) if trigger else writer), checkpoint)
     except BaseException:
         lock.release()
         raise
@@ -117,6 +124,18 @@ def _planned(
     return known, known.rows.writeStream.foreachBatch(write).option("checkpointLocation", place.path)
 
 
+def _begun(writer: DataStreamWriter) -> StreamingQuery:
+    """The query, started. A server of Spark Connect gives its process ten seconds to come up, which may be too few."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return writer.start()
+        except spark_errors() as problem:
+            if _SLOW not in str(problem):
+                raise
+            _LOG.warning("The Python process of the server took more than Spark's ten seconds. It is started again.")
+    return writer.start()
+
+
 def _check_chain(known: SparkResult, rejects: Any, *, drain: bool) -> None:
     """Raise `BadArgument` for what the calls before cannot do in one query with the last."""
     if rejects is not None and known.judge is not None and known.calls:
@@ -161,7 +180,7 @@ class DrainingQuery(Query):
     """
 
     def __init__(self, writer: DataStreamWriter, place: Checkpoint, result: SparkResult) -> None:
-        super().__init__(writer.start(), place.path)
+        super().__init__(_begun(writer), place.path)
         self._writer, self._place, self._result = writer, place, result
         self._holds_back = any(one.call.holds_back for one in (*result.calls, result))
         self._stopped, self._failure = False, None  # type: bool, Exception | None
@@ -173,7 +192,7 @@ class DrainingQuery(Query):
             self._query.awaitTermination()
             if self._holds_back and not self._stopped:
                 self._place.end()
-                self._query = self._writer.start()
+                self._query = _begun(self._writer)
                 self._query.awaitTermination()
             if not self._stopped:
                 self._place.close(self._result.call, self._result.tiling)
