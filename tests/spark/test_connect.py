@@ -88,8 +88,9 @@ def test_a_writer_travels_to_the_server() -> None:
 def test_a_process_that_is_slow_to_come_up_is_started_again() -> None:
     slow = PySparkException(f"SocketTimeoutException: {_SLOW}")
     writer = Mock()
-    writer.start.side_effect = [slow, slow, "query"]
-    assert _begun(writer) == "query"
+    query = Mock()
+    writer.start.side_effect = [slow, slow, query]
+    assert _begun(writer) is query
     writer.start.side_effect = PySparkException("another problem")
     with pytest.raises(PySparkException, match="another problem"):
         _begun(writer)
