@@ -17,7 +17,7 @@ from appulse.imputation.marginal import OrMarginal
 from appulse.imputation.mixture import Mixture, stacked
 from appulse.imputation.regression import RegressionImputer
 from appulse.imputation.repository import Repository
-from appulse.imputation.scores import Judged, Score, judged, own_units, pooled, score_of
+from appulse.imputation.scores import Judged, Score, judged, own_units, pooled
 from appulse.imputation.simple import MeanImputer, NearestImputer
 from appulse.imputation.spatial import SpatialImputer
 from appulse.imputation.time_regression import TimeRegressionImputer
@@ -129,7 +129,6 @@ class AutoImputer:
         values, time, group = values[: self.sample], time[: self.sample], group[: self.sample]
         missing = np.isnan(values)
         self.scores, self.dropped, self.copies = {}, {}, 0
-        found: dict[str, list[Score]] = {}
         said: dict[str, dict[int, Judged]] = {}
         rounds = _taken_out(missing)
         for number, (hopeless, (taken, shift)) in enumerate(zip(_HOPELESS, rounds, strict=False)):
@@ -140,13 +139,14 @@ class AutoImputer:
             kept = ~np.isnan(masked).all(axis=1)
             asked = values[kept], masked[kept], time[kept], group[kept]
             unit = own_units(asked[0])
-            best = min((pooled(scores).crps for scores in found.values()), default=np.inf)
+            found = {name: _score(of) for name, of in said.items()}
+            best = min((score.crps for score in found.values()), default=np.inf)
             for name, make in self.candidates(attributes, *known[:2], around, whole=whole).items():
-                if name in found and not pooled(found[name]).crps <= hopeless * max(best, 0.0):
+                if name in found and not found[name].crps <= hopeless * max(best, 0.0):
                     continue
                 if name == "dependencies" and number == 0 and len(rounds) > 2 and self.rules is None:
                     continue  # one round of several may be by chance, and to find rules takes longer than all else
-                if name == "dependencies" and not self._may_pay(found):
+                if name == "dependencies" and not self._may_pay(said):
                     self.dropped.setdefault(name, "the nearest rows fill worse, and rules find much the same ones")
                     continue
                 try:
@@ -155,8 +155,7 @@ class AutoImputer:
                     self.dropped[name] = str(reason)
                 else:
                     said.setdefault(name, {})[number] = one
-                    found.setdefault(name, []).append(score_of(one))
-        self.scores = {name: pooled(scores) for name, scores in found.items() if name not in self.dropped}
+        self.scores = {name: _score(of) for name, of in said.items() if name not in self.dropped}
         if not self.scores:
             reasons = " ".join(f"{name}: {reason}." for name, reason in self.dropped.items())
             raise BadArgument(f"imputer='auto' found nothing that fills {', '.join(attributes)}. {reasons}")
@@ -227,11 +226,11 @@ class AutoImputer:
                 found["dependencies"] = lambda: self._dependencies(known, attributes)
         return found
 
-    def _may_pay(self, found: Mapping[str, Sequence[Score]]) -> bool:
+    def _may_pay(self, said: Mapping[str, Mapping[int, Judged]]) -> bool:
         """Whether rules may be worth their search: where the nearest rows, which cost little, have done best so far."""
-        if self.rules is not None or "dependencies" in found or "nearest" not in found:
+        if self.rules is not None or "dependencies" in said or "nearest" not in said:
             return True
-        known = {name: pooled(scores).crps for name, scores in found.items() if name not in self.dropped}
+        known = {name: _score(of).crps for name, of in said.items() if name not in self.dropped}
         return known.get("nearest", np.inf) <= min(known.values(), default=0.0)
 
     def _known(
@@ -278,6 +277,10 @@ class AutoImputer:
         if rules is None:
             rules = self._rules[key] = [one.rule for one in discovered(complete, attributes)]
         return DependencyImputer(complete, rules, joint=True, verified=())
+
+
+def _score(rounds: Mapping[int, Judged]) -> Score:
+    return pooled([one.score for one in rounds.values()])
 
 
 def _made(logs: Logs | None, make: Callable[..., Imputer], *args: Any, **named: Any) -> Callable[[], Imputer]:

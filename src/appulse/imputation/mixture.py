@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.imputation.scores import apart
+from appulse.imputation.scores import apart, pooled
 from appulse.model.filled import OBSERVED, Filled
 from appulse.model.meaning import real
 
@@ -87,7 +87,7 @@ def least(off: Floats, between: Floats, most: int) -> Floats:
 
 
 def _score(rounds: Sequence[Judged]) -> float:
-    found = _mean([one.off - one.spread / 2 for one in rounds])
+    found = pooled([one.score for one in rounds]).crps
     # A fill that is not finite has no score, and that of a perfect one may be below 0 by rounding.
     return max(0.0, found) if np.isfinite(found) else np.inf
 

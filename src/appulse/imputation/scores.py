@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,6 +49,11 @@ class Judged:
     truth: Floats
     off: Floats
     spread: Floats
+
+    @cached_property
+    def score(self) -> Score:
+        """Its `score_of`."""
+        return score_of(self)
 
 
 def pooled(scores: Sequence[Score]) -> Score:
