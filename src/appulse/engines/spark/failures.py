@@ -11,8 +11,6 @@ from functools import cache
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.errors import PySparkException
-
 from appulse import errors
 from appulse.errors import AppulseError, BadInput, CheckpointError, SessionError, StateError, StorageError
 
@@ -105,6 +103,8 @@ _OUTSIDE = (
 @cache
 def spark_errors() -> tuple[type[Exception], ...]:
     """What Spark raises, and its JVM where there is one."""
+    from pyspark.errors import PySparkException  # calls in process do without Spark, and name failures all the same
+
     try:
         from py4j.protocol import Py4JJavaError
     except ModuleNotFoundError:
