@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.operators import cell_order, few_points, large_pushes
+from appulse.operators import cell_order, estimate, few_points, large_pushes, similarity_join
 from tests.helpers import naive, strategies
 from tests.operators.test_whole import CASES, assert_same, tables
 
@@ -134,3 +134,23 @@ def test_many_rows_are_estimated_by_those_near_them(made: list[Any]) -> None:
     assert len(made) == 3
     estimates = [push.estimate.answers for push in made]
     assert 0.6 * found < sum(estimates) < 1.6 * found
+
+
+def test_few_pairs_that_are_near_by_chance_have_more_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where rows are looked up one after the other, and an output of any size is announced."""
+    announced: list[Any] = []
+    monkeypatch.setattr(similarity_join.SimilarityJoin, "announce", lambda _, found: announced.append(found))
+    monkeypatch.setattr(estimate, "explodes", lambda answers, _: answers > 0)
+    chance, n = np.random.default_rng(0), 3_000
+    join = ap.SimilarityJoin(
+        *(ap.Stream(None, key="k", time="t", value=ap.Exact("x", "y"), name=name) for name in "ab"),
+        epsilon=0.4,
+        probability=1.0,
+        window=1_000,
+        options=ap.Options(index="grid"),
+    )
+    at, xy = np.arange(n), chance.random((4, n)) * 40
+    rows = [pa.table({"k": at, "t": at / 10.0, "x": xy[k], "y": xy[k + 1]}) for k in (0, 2)]
+    found = len(join.push(a=rows[0], b=rows[1]))
+    assert announced[0].drawn > 16 * 64 * 64
+    assert 0.4 * found < announced[0].answers < 2.5 * found

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.cells import Layout, cell_codes, extremes, packed_order, wide_order
+from appulse.kernels.cells import (
+    CellRows,
+    CloseRule,
+    Layout,
+    cell_codes,
+    close_rows,
+    extremes,
+    packed_order,
+    wide_order,
+)
 from appulse.model.room import room
 from appulse.operators.pairs import farthest
 from appulse.operators.plan import JoinPlan
@@ -20,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Whole
     from appulse.kernels.geodesic import Earth
     from appulse.operators.workers import Workers
 
@@ -27,7 +37,7 @@ if TYPE_CHECKING:
 _SAMPLE = 256
 # Cells that a row's reach is cut into where near rows come first: in few dimensions, and in more.
 _FINEST, _FINER = 4, 2
-# Coordinates of places, and how far out all have to be along one of them, in radii, that cells need not tell them apart
+# Coordinates of places, and how far out all have to be along one of them, in radii, that cells need not separate them
 # by it: the ground is less than 60 degrees steep there.
 _PLACED, _FACING = 3, 0.5
 # A coordinate with fewer cells than this is no help.
@@ -84,6 +94,25 @@ class Laid:
         steps = itertools.product(*(range(-many, many + 1) for many in rims))
         found = sorted(sum(a * b for a, b in zip(step, self.strides[:-1], strict=True)) for step in steps)
         return np.array([delta for delta in found if delta >= 0 or not own], np.int64)
+
+
+def near_rows(
+    begin: Whole, end: Whole, strips: NDArray[np.int64], rule: CloseRule, sides: tuple[CellRows, CellRows], many: int
+) -> tuple[list[tuple[NDArray[np.int64], NDArray[np.int64]]], int]:
+    """The pairs of left rows from ``begin`` to ``end`` that are candidates, and how many right rows were looked at.
+
+    As many at a time as there is room for, which is ``many`` at first.
+    """
+    found, looked = [], 0
+    while begin < end:
+        one, other = room(many, np.int64), room(many, np.int64)
+        begin, n, seen = close_rows(begin, end, strips, rule, *sides, one, other)
+        looked += seen
+        if n:
+            found.append((one[:n], other[:n]))
+        elif begin < end:
+            many *= 4
+    return found, looked
 
 
 def taken_in_order(plan: JoinPlan) -> bool:

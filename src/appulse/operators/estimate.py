@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from appulse.operators.store import WindowBuffer
 
 _PROBES, _ROWS = 64, 64
-# Pairs drawn that are answers from which on they tell how many there will be, and for how many more rows each is drawn
-# where too few of them say that there will be too many.
+# Answers drawn from which on an estimate is reliable, and how many times as many rows are drawn where one of fewer
+# says that the output explodes.
 _ENOUGH, _MORE = 8, 16
 
 
@@ -54,24 +54,9 @@ def estimated(
     meets: NDArray[np.bool_],
     arrivals: Arrivals,
     reach_of: Callable[[int], tuple[NDArray[np.int64], NDArray[np.int64]]],
+    rows_each: int = _ROWS,
 ) -> Estimate:
     """Draw rows from the windows of some of the arrivals, and judge these pairs. The same draw for the same rows."""
-    found, hits = _drawn(plan, stores, stream_of, meets, arrivals, reach_of, _ROWS)
-    if found.explodes and hits < _ENOUGH:  # each of few stands for very many, and may have been met by chance
-        found, _ = _drawn(plan, stores, stream_of, meets, arrivals, reach_of, _MORE * _ROWS)
-    return found
-
-
-def _drawn(
-    plan: JoinPlan,
-    stores: Sequence[WindowBuffer],
-    stream_of: NDArray[np.int64],
-    meets: NDArray[np.bool_],
-    arrivals: Arrivals,
-    reach_of: Callable[[int], tuple[NDArray[np.int64], NDArray[np.int64]]],
-    rows_each: int,
-) -> tuple[Estimate, int]:
-    """An estimate by so many rows for each arrival, and how many answers were drawn."""
     random = np.random.default_rng(len(arrivals.time))
     pairs = near = answers = matching = 0.0
     drawn = hits = 0
@@ -100,9 +85,12 @@ def _drawn(
             mask = met & (arrivals.store[at] == other)
             kinds = plan.models[int(stream_of[other])], plan.models[int(stream_of[own])]
             drawn_pairs = CandidatePairs(stores[other], arrivals.row[at[mask]], store, rows[mask], np.flatnonzero(mask))
-            found = evaluated(plan, drawn_pairs, kinds, Counter())
-            each = weight[found.pairs.arrival]
+            scored = evaluated(plan, drawn_pairs, kinds, Counter())
+            each = weight[scored.pairs.arrival]
             answers, hits = answers + float(each.sum()), hits + len(each)
             if plan.values:
-                matching += float((each * found.probability * products(found.pairs)).sum())
-    return Estimate(len(arrivals.time), pairs, near, answers, drawn, matching), hits
+                matching += float((each * scored.probability * products(scored.pairs)).sum())
+    found = Estimate(len(arrivals.time), pairs, near, answers, drawn, matching)
+    if found.explodes and hits < _ENOUGH and rows_each == _ROWS:  # each of few may have been met by chance
+        return estimated(plan, stores, stream_of, meets, arrivals, reach_of, _MORE * _ROWS)
+    return found

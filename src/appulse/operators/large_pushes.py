@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from appulse.kernels.cells import CellRows, CloseRule, close_rows, take_rows
+from appulse.kernels.cells import CellRows, CloseRule, take_rows
 from appulse.model.room import room
-from appulse.operators.cell_order import Laid, PlacedRows, lay_out, limit_of, moved, spread_rows, taken_in_order
+from appulse.operators.cell_order import (
+    Laid,
+    PlacedRows,
+    lay_out,
+    limit_of,
+    moved,
+    near_rows,
+    spread_rows,
+    taken_in_order,
+)
 from appulse.operators.cost import Cells, Choice
 from appulse.operators.estimate import Estimate
 from appulse.operators.output import Output
@@ -26,7 +35,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.kernels.arrays import Whole
     from appulse.operators.answers import Answers
     from appulse.operators.plan import JoinPlan
     from appulse.operators.store import WindowBuffer
@@ -36,7 +44,7 @@ if TYPE_CHECKING:
 _FROM, _HELD = 8_192, 32
 # Rows of a part, which with the pairs that it may be expected to have alone says where parts end.
 _PART, _PAIRS = 1 << 15, 1 << 17
-# Rows that are looked at to see what the push will bring forth, in runs of so many.
+# Rows that are looked at to estimate the output of the push, in runs of so many.
 _SAMPLE, _RUN = 256, 16
 
 
@@ -143,31 +151,19 @@ class LargePush:
         return [answers for answers in found if len(answers)], join.counts
 
     def _candidates(self, side: _Side, begin: int, end: int, counts: Counter[str]) -> list[CandidatePairs]:
-        """The candidates of some rows of the push, as many at a time as there is room for."""
-        stores, windows = self._stores, self._join.windows_of
+        """The candidates of some rows of the push."""
+        windows, plan = self._join.windows_of, self._join.plan
         rule = CloseRule(
-            self._laid.limit,
-            windows[side.right],
-            windows[side.left],
-            side.own,
-            self._points,
-            self._join.plan.check_differ,
+            self._laid.limit, windows[side.right], windows[side.left], side.own, self._points, plan.check_differ
         )
         strips = self._laid.strips(1, slot=False, own=side.own)
-        found, looked, many = [], 0, max(1 << 12, 2 * (end - begin))
-        at: Whole = begin
-        while at < end:
-            one, other = room(many, np.int64), room(many, np.int64)
-            at, n, seen = close_rows(at, end, strips, rule, side.new.rows, side.others.rows, one, other)
-            looked += seen
-            if n:
-                rows = side.new.place[one[:n]], side.others.place[other[:n]]
-                found.append(CandidatePairs(stores[side.left], rows[0], stores[side.right], rows[1], rows[1]))
-            elif at < end:
-                many *= 4
+        rows, many = (side.new.rows, side.others.rows), max(1 << 12, 2 * (end - begin))
+        found, looked = near_rows(begin, end, strips, rule, rows, many)
         counts["candidates"] += looked
-        counts["pruned_reach"] += looked - sum(map(len, found))
-        return found
+        counts["pruned_reach"] += looked - sum(len(one) for one, _ in found)
+        left, right = self._stores[side.left], self._stores[side.right]
+        placed = [(side.new.place[one], side.others.place[other]) for one, other in found]
+        return [CandidatePairs(left, one, right, other, other) for one, other in placed]
 
     def _sorted(self, given: tuple[PlacedRows, int, int]) -> _Sorted:
         rows, own, begin = given
@@ -180,7 +176,7 @@ class LargePush:
         return _Sorted(columns, order + begin if begin else order)
 
     def _looked_at(self, rows: int) -> tuple[Estimate, float]:
-        """What the push will bring forth, by what some of its rows do, and the most candidates a row."""
+        """The output of the push, estimated by some of its rows, and the most candidates a row."""
         near = answers = looked = product = per_row = 0.0
         beside = self._join.beside()
         beside.output = Output()

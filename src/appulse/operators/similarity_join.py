@@ -166,7 +166,7 @@ class SimilarityJoin(FewPoints):
         return Probes(arrivals.centre[probing], arrivals.extent[probing], arrivals.variance[probing])
 
     def _due(self, rows: int) -> bool:
-        """Whether to estimate what a push brings forth: it is large, and there was no report lately."""
+        """Whether to estimate the output of a push: it is large, and there was no estimate lately."""
         self._come += rows
         if self.plan.held or rows < _ESTIMATED_FROM or (self.estimate is not None and self._come < _ESTIMATED_EVERY):
             return False

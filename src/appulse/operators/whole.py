@@ -20,13 +20,22 @@ from appulse.kernels.cells import (
     Labelled,
     PairColumns,
     close_points,
-    close_rows,
     take_rows,
 )
 from appulse.kernels.grid import squared_distances
 from appulse.model.room import room
 from appulse.operators.audit import Noted, chosen
-from appulse.operators.cell_order import Laid, PlacedRows, is_one, lay_out, limit_of, moved, spread_rows, taken_in_order
+from appulse.operators.cell_order import (
+    Laid,
+    PlacedRows,
+    is_one,
+    lay_out,
+    limit_of,
+    moved,
+    near_rows,
+    spread_rows,
+    taken_in_order,
+)
 from appulse.operators.cost import Cells, Choice
 from appulse.operators.estimate import Estimate
 from appulse.operators.output import Output
@@ -221,23 +230,14 @@ class WholeJoin:
         return rule, self._laid.strips(1, slot=False, own=own), many
 
     def _candidates(self, part: _Part, counts: Counter[str]) -> list[CandidatePairs]:
-        """The candidates of a part, as many at a time as there is room for."""
-        left, right = self._rows[part.left], self._rows[part.right]
+        """The candidates of a part."""
+        sides = self._rows[part.left], self._rows[part.right]
+        left, right = self._stores[part.left], self._stores[part.right]
         rule, strips, many = self._asked(part)
-        found, looked = [], 0
-        begin: Whole = part.begin
-        while begin < part.end:
-            one, other = room(many, np.int64), room(many, np.int64)
-            begin, n, seen = close_rows(begin, part.end, strips, rule, left, right, one, other)
-            looked += seen
-            if n:
-                pairs = CandidatePairs(self._stores[part.left], one[:n], self._stores[part.right], other[:n], other[:n])
-                found.append(pairs)
-            elif begin < part.end:
-                many *= 4
+        found, looked = near_rows(part.begin, part.end, strips, rule, sides, many)
         counts["candidates"] += looked
-        counts["pruned_reach"] += looked - sum(map(len, found))
-        return found
+        counts["pruned_reach"] += looked - sum(len(one) for one, _ in found)
+        return [CandidatePairs(left, one, right, other, other) for one, other in found]
 
     def _close(self, pairs: CandidatePairs) -> int:
         """How many of some pairs are within epsilon, by their means."""
@@ -255,16 +255,10 @@ class WholeJoin:
         )
         rule, strips, _ = self._asked(part)
         rule = rule._replace(limit=_EVERYWHERE, own=False)
-        looked, many = [(np.empty(0, np.int64), np.empty(0, np.int64))], 1 << 12
-        begin: Whole = 0
-        while begin < len(audited):
-            one, other = room(many, np.int64), room(many, np.int64)
-            begin, n, _ = close_rows(begin, len(audited), strips, rule, rows, right, one, other)
-            if n:
-                looked.append((audited[one[:n]], other[:n]))
-            elif begin < len(audited):
-                many *= 4
-        one, other = (np.concatenate([pairs[i] for pairs in looked]) for i in (0, 1))
+        found, _ = near_rows(0, len(audited), strips, rule, (rows, right), 1 << 12)
+        none = np.empty(0, np.int64)
+        one = np.concatenate([none, *(audited[own] for own, _ in found)])
+        other = np.concatenate([none, *(theirs for _, theirs in found)])
         if join.plan.self_join:
             one, other = one[other > one], other[other > one]
         join.noted = Noted(some, one, other)
