@@ -97,9 +97,13 @@ def test_a_page_of_figures_is_followed_too() -> None:
     page = page_of(4)
     try:
         done = call("top", page.address, "--once", "--json")
+        drawn = call("top", page.address, "--once").output
     finally:
         page.close()
     known = json.loads(done.stdout)
+    # A page does not say when its latest batch was.
+    assert known["seconds_ago"] is None
+    assert " ago" not in drawn
     assert (known["batches"], known["rows"], known["answers"], known["state_rows"]) == (4, 400, 120, 503)
     assert known["rows_per_second"] == 200
     assert known["pruning"] == {"mass": 0.6, "refined": 0.4}

@@ -72,8 +72,8 @@ class Run:
 
     @property
     def age(self) -> float | None:
-        """Seconds since the latest micro-batch; None where there is none."""
-        if not self.batches:
+        """Seconds since the latest micro-batch; None where there is none, or nobody saw when it ended."""
+        if not self.batches or self.batches[-1]["at"] is None:
             return None
         return (datetime.now(UTC) - datetime.fromisoformat(self.batches[-1]["at"])).total_seconds()
 
@@ -132,13 +132,14 @@ class Endpoint:
             raise JobError(f"{self._url} does not answer: {getattr(error, 'reason', error)}.") from error
         levels, sums = figures_of(self._parse(text))
         grown = {name: value - self._before.get(name, 0.0) for name, value in sums.items()}
+        seen = bool(self._before)
         self._before = sums
         if grown.get("batches", 0.0) > 0:
             count, seconds = grown.pop("batches"), grown.pop("batch_seconds", 0.0)
             rows = grown.pop("input_rows", 0.0)
             self.run.add(
                 {
-                    "at": datetime.now(UTC).isoformat(),
+                    "at": datetime.now(UTC).isoformat() if seen else None,
                     "batch": int(levels.pop("batch_id", -1)),
                     "input_rows": rows,
                     "batch_seconds": seconds / count,

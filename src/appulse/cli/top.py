@@ -143,9 +143,9 @@ def view(run: Run) -> RenderableType:
     title = Text(f"appulse top  {run.name}", style="bold", overflow="ellipsis", no_wrap=True)
     if not run.batches:
         return Group(title, Text("No micro-batch so far."))
-    ago = known["seconds_ago"] or 0.0
-    said = Text(f"batch {known['batch']} of {known['batches']} seen, ")
-    said.append(f"{span(ago)} ago", style="bold red" if ago > _SILENT else "green")
+    said = Text(f"batch {known['batch']} of {known['batches']} seen")
+    if (ago := known["seconds_ago"]) is not None:
+        said.append(f", {span(ago)} ago", style="bold red" if ago > _SILENT else "green")
     if known["event_time"]:
         said.append(f"; events up to {str(known['event_time'])[:19].replace('T', ' ')}")
     if known["lag_seconds"] is not None:
