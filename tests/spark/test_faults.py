@@ -195,9 +195,9 @@ def test_partitions_change_between_batches_only(joined: DataFrame, again: Path) 
 
 
 def test_a_spark_that_spreads_no_states(joined: DataFrame, again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before 4.3."""
+    """Before 4.2."""
     monkeypatch.setattr("appulse.engines.spark.repartition._manager", lambda _spark: None)
-    with pytest.raises(CheckpointError, match=r"in 2 partitions, and Spark \S+ cannot spread them over 3; 4\.3 can"):
+    with pytest.raises(CheckpointError, match=r"in 2 partitions, and Spark \S+ cannot spread them over 3; 4\.2 can"):
         start(joined, again, partitions=3)
 
 

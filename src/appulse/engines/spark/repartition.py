@@ -82,13 +82,13 @@ def _spread(spark: SparkSession, folder: Folder, states: int, wanted: int) -> No
     if manager is None:
         raise CheckpointError(
             f"Spark keeps the states of the checkpoint {folder.path} in {states} partitions, and Spark {spark.version} "
-            f"cannot spread them over {wanted}; 4.3 can. Start without partitions=, or with a new checkpoint."
+            f"cannot spread them over {wanted}; 4.2 can. Start without partitions=, or with a new checkpoint."
         )
     manager.repartition(folder.path, wanted, False)  # noqa: FBT003 - Java knows no names
 
 
 def _manager(spark: SparkSession) -> Any:
-    """What moves states; None before Spark 4.3."""
+    """What moves states; None before Spark 4.2."""
     from py4j.protocol import Py4JError
 
     session: Any = spark._jsparkSession  # noqa: SLF001 - PySpark has no public door to it
