@@ -299,6 +299,29 @@ def test_a_distance_of_positions_is_in_metres_wherever_it_stands() -> None:
     }
 
 
+@pytest.mark.parametrize("ra", [10.0, 179.999])
+@pytest.mark.parametrize("dec", [0.0, 60.0, -89.99])
+def test_cones_on_the_sky_are_in_arc_seconds(ra: float, dec: float) -> None:
+    """Discs as queries, conditions and fences, of places at known distances."""
+    rng = np.random.default_rng(4)
+    far, turn = rng.uniform(0, 60, 200), rng.uniform(0, 2 * np.pi, 200)
+    centre, angle = np.radians(dec), np.radians(far / 3600.0)
+    lat = np.arcsin(np.sin(centre) * np.cos(angle) + np.cos(centre) * np.sin(angle) * np.cos(turn))
+    across = np.sin(turn) * np.sin(angle) * np.cos(centre)
+    lon = ra + np.degrees(np.arctan2(across, np.cos(angle) - np.sin(centre) * np.sin(lat)))
+    lon = (lon + 180.0) % 360.0 - 180.0
+    rows = pa.table({"key": np.arange(200), "time": np.arange(200.0), "lat": np.degrees(lat), "lon": lon})
+    stream = _stream(rows, ap.Position("lat", "lon", earth="sky"))
+    near = set(np.flatnonzero(far <= 30.0).tolist())
+    point = f"POINT ({ra} {dec})"
+    cone = pa.table({"query": ["cone"], "region": [point], "radius": [30.0]})
+    asked = pa.table({"query": ["asked"], "condition": [f"ST_DWithin(lon, lat, '{point}', 30)"]})
+    for queries in (cone, asked):
+        assert {key for _, key in _found(ap.match_queries(stream, queries))} == near
+    events = ap.fence_events(stream, cone, emit="events")
+    assert {row["key"] for row in events.to_pylist() if row["event"] == "enter"} == near
+
+
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 1 << 30), st.integers(1, 4))
 def test_parts_answer_as_the_whole_set(seed: int, many: int) -> None:

@@ -28,8 +28,8 @@ _HALF_TURN, _POLE, _WGS84 = 180.0, 90.0, 4326
 _RINGS = 2  # lists of lists of places
 # A quarter of a circle has so many corners, where a line or polygon is widened: none is off by more than 0.03 %.
 _CORNERS = 32
-# Metres between places of a line around which there are circles.
-_STEP = 2_000.0
+# Radians between places of a line around which there are circles: two kilometres on the Earth.
+_STEP = 2_000.0 / 6_378_137.0
 # Parts of a great circle to a radian of it, and at most.
 _PARTS, _MOST_PARTS = 4_000.0, 8_192.0
 
@@ -141,7 +141,7 @@ def _trouble(shapely: Any, shape: Any, radius: float, earth: Earth | None) -> It
 
 
 def widened(shapely: Any, shapes: NDArray[Any], radii: NDArray[np.float64], earth: Earth | None) -> NDArray[Any]:
-    """All that is no farther from lines and polygons than a radius; on an Earth that is in metres.
+    """All that is no farther from lines and polygons than a radius; on an Earth that is in metres, on the sky in arc seconds.
 
     Where circles come in, they have corners: 128 all around.
     """
@@ -162,7 +162,7 @@ def _corridor(shapely: Any, shape: Any, radius: float, earth: Earth) -> Any:
     for part in shapely.get_parts(shape):
         for line in [part] if part.geom_type != "Polygon" else shapely.get_rings(part):
             places = shapely.get_coordinates(line)
-            steps = np.hypot(*np.diff(places, axis=0).T) * np.radians(earth.a) // _STEP + 1
+            steps = np.radians(np.hypot(*np.diff(places, axis=0).T)) // _STEP + 1
             share = np.concatenate([np.arange(n) / n for n in steps.astype(int).tolist()] + [[1.0]])
             first = np.append(np.repeat(np.arange(len(steps)), steps.astype(int)), max(0, len(steps) - 1))
             last = np.minimum(first + 1, len(places) - 1)

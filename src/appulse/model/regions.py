@@ -34,8 +34,8 @@ _PIECE = 2_000
 _THIN = 1e-9
 # No polygon is cut that keeps within these degrees.
 _WHOLE = np.array([180.0, 90.0, 180.0, 90.0])
-#: Metres of a degree of latitude, at the least there is on the Earth.
-_METRES = 110_500.0
+# A little more than 1: what rounding takes, and what flattening adds to the width of a disc.
+_MORE = 1.0007
 __all__ = [
     "NO_REGIONS",
     "QUERY",
@@ -109,7 +109,7 @@ def regions_of(
 ) -> RegionSet:
     """Geometries (WKB, WKT, GeoArrow, or of shapely) as regions; a radius widens one, and makes a disc of a point.
 
-    On an Earth coordinates are longitude and latitude, and radii metres. The digest is empty unless they are
+    On an Earth coordinates are longitude and latitude, and radii metres; on the sky arc seconds. The digest is empty unless they are
     ``digested``, and so are rasters unless they are ``rasterised``.
     """
     starts = range(0, max(1, len(given)), _PIECE)
@@ -331,7 +331,8 @@ def _around(x: float, y: float, radius: float, earth: Earth | None) -> tuple[flo
     """A box around a disc; on the Earth one that reaches over the 180th meridian has all longitudes."""
     if earth is None:
         return x - radius, y - radius, x + radius, y + radius
-    high = radius / _METRES
+    # A degree of latitude is shortest at the equator.
+    high = np.degrees(radius * earth.a / earth.b**2) * _MORE
     south, north = max(-90.0, y - high), min(90.0, y + high)
     # Of a circle the longitudes reach farthest at the latitude of its tangents.
     narrow = np.cos(np.radians(y))
