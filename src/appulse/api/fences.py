@@ -240,4 +240,4 @@ def _regions(fences: Any) -> Any:
     from appulse.engines.local import as_table
     from appulse.model.geometries import with_wkb
 
-    return as_table(with_wkb(fences))
+    return as_table(with_wkb(fences), "The frame of fences")

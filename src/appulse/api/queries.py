@@ -121,7 +121,7 @@ def _matched(given: Sequence[Stream[Any]], frame: Any, settings: dict[str, Any])
     from appulse.engines.multi_queries.local import LocalWindowQueries
     from appulse.engines.queries.call import LocalQueries, resolve_queries
 
-    tables, asked = [table_of(one) for one in given], as_table(frame)
+    tables, asked = [table_of(one) for one in given], as_table(frame, "The frame of queries")
     if len(given) > 1:
         several = LocalWindowQueries(resolve_window_queries(given, tables, asked.schema, **settings))
         several.change(asked)
@@ -221,7 +221,7 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
 
         if self._signed and (self._engine is not None or self._held):
             raise BadArgument(_STAY)
-        table = as_table(with_wkb(queries))
+        table = as_table(with_wkb(queries), "The frame of queries")
         check_queries(table.schema)
         if self._engine is None:
             self._waiting.append(table)

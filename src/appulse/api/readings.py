@@ -320,4 +320,4 @@ def _table_of(locations: Any) -> pa.Table | None:
 
     if locations is None:
         return None
-    return locations.toArrow() if is_spark(locations) else as_table(locations)
+    return as_table(locations.toArrow() if is_spark(locations) else locations, "The frame of locations")

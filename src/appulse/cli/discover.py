@@ -82,12 +82,18 @@ def _read(file: Path) -> pa.Table:
     import pyarrow as pa
     from pyarrow import csv, parquet
 
+    from appulse.engines.local import as_table
+
     if file.suffix.lower() not in _ENDINGS:
         raise BadArgument(f"{file} ends in {file.suffix or 'nothing'!r}. Known: {', '.join(_ENDINGS)}.")
     try:
-        return parquet.read_table(file) if file.suffix.lower() == ".parquet" else csv.read_csv(file)
+        table = parquet.read_table(file) if file.suffix.lower() == ".parquet" else csv.read_csv(file)
     except (OSError, pa.ArrowException) as error:
         raise JobError(f"{file} cannot be read: {error}") from error
+    if "" in table.column_names:
+        number = table.column_names.index("") + 1
+        raise JobError(f"Column {number} of {file} has no name. Name it; pandas writes none with to_csv(index=False).")
+    return as_table(table, str(file))
 
 
 def _complete(table: pa.Table, columns: str | None, console: Console) -> pa.Table:

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 _MANY_ROWS = 1 << 15
 
 
-def as_table(frame: Any) -> pa.Table:
-    """Any frame of this process as an Arrow table, in plain types."""
+def as_table(frame: Any, what: str = "A stream's frame") -> pa.Table:
+    """Any frame of this process as an Arrow table, in plain types; errors name ``what`` it is."""
     table = arrow_table(with_points(frame))
     if table is None:
         kind = f"{type(frame).__module__}.{type(frame).__name__}"
         raise BadArgument(
-            f"A stream's frame is a {kind}. Give a Spark DataFrame, a pyarrow, pandas or Polars table, a DuckDB "
+            f"{what} is a {kind}. Give a Spark DataFrame, a pyarrow, pandas or Polars table, a DuckDB "
             "relation, or another object that exports an Arrow stream; a RecordBatchReader to stream_batches()."
         )
     return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+#: What Arrow calls an index of pandas that has no name.
+_INDEX = re.compile(r"__index_level_\d+__")
 
 
 def chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -72,6 +76,12 @@ def _numbers(array: pa.Array) -> NDArray[Any]:
     return found
 
 
+def held(table: pa.Table, name: str, row: int) -> str:
+    """What a column holds in a row, as text: what is null is not nan."""
+    value = table[name][row].as_py()
+    return "null" if value is None else str(value)
+
+
 def nulls(column: pa.ChunkedArray | pa.Array) -> NDArray[np.bool_]:
     """Where a column is null."""
     array = chunk(column)
@@ -106,7 +116,7 @@ def arrow_table(frame: Any) -> pa.Table | None:
     `BadArgument` for a frame that Arrow cannot hold.
     """
     if isinstance(frame, pa.Table):
-        return plain_types(frame)
+        return plain_types(_without_index(frame))
     if isinstance(frame, pa.RecordBatch):
         return plain_types(pa.Table.from_batches([frame]))
     try:
@@ -126,11 +136,17 @@ def arrow_table(frame: Any) -> pa.Table | None:
                 "pandas: frame.columns = frame.columns.map(str)."
             )
     try:
-        return plain_types(known.to_arrow())
+        return plain_types(_without_index(known.to_arrow()))
     except nw.exceptions.DuplicateError:
         raise _repeated(frame) from None
     except (pa.ArrowException, nw.exceptions.NarwhalsError, TypeError, ValueError, OverflowError) as error:
         raise _inconvertible(known, error) from None
+
+
+def _without_index(table: pa.Table) -> pa.Table:
+    """A table without the index of pandas that has no name: every filter, sort and concatenation leaves one."""
+    made = [name for name in table.column_names if _INDEX.fullmatch(name)]
+    return table.drop_columns(made) if made else table
 
 
 def _exported(frame: Any) -> pa.Table | None:

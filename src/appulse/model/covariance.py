@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.model import defects as why
-from appulse.model.columns import floats
+from appulse.model.columns import floats, held
 from appulse.model.uncertainty import MOST_IN_CLOSED_FORM, Ball, Gaussian, Position
 
 if TYPE_CHECKING:
@@ -75,7 +75,11 @@ def checked_ellipses(
 def _read(table: pa.Table, parts: Sequence[str | float], defects: Defects) -> NDArray[np.float64]:
     n = len(table)
     found = np.column_stack([floats(table[p]) if isinstance(p, str) else np.full(n, float(p)) for p in parts])
-    defects.mark(_in_any(~np.isfinite(found)), why.NON_FINITE, lambda i: f"spread is {found[i].tolist()}")
+
+    def given(i: int) -> str:
+        return ", ".join(held(table, p, i) if isinstance(p, str) else str(float(p)) for p in parts)
+
+    defects.mark(_in_any(~np.isfinite(found)), why.NON_FINITE, lambda i: f"spread is [{given(i)}]")
     return found
 
 

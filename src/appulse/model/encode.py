@@ -14,7 +14,7 @@ from appulse.model import defects as why
 from appulse.model import geography, structs, uncertainty
 from appulse.model.batch import Batch, Ragged
 from appulse.model.carried import with_carried
-from appulse.model.columns import chunk, floats, is_numeric, lengths, nulls, plain_types, plain_values
+from appulse.model.columns import chunk, floats, held, is_numeric, lengths, nulls, plain_types, plain_values
 from appulse.model.covariance import checked_deviations, checked_spread, moved, widest
 from appulse.model.defects import (
     Defects,
@@ -214,19 +214,23 @@ def check_identity(table: pa.Table, encoding: Encoding, defects: Defects) -> NDA
 
 
 def _check_existence(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.float64]:
-    if encoding.existence is None:
+    if (given := encoding.existence) is None:
         return np.ones(len(table))
-    existence = floats(table[encoding.existence])
+    existence = floats(table[given])
     bad = ~((existence > 0.0) & (existence <= _ABOVE_ONE))
-    defects.mark(bad, why.BAD_EXISTENCE, lambda i: f"column {encoding.existence!r} is {existence[i]}")
+    defects.mark(bad, why.BAD_EXISTENCE, lambda i: f"column {given!r} is {held(table, given, i)}")
     return np.minimum(existence, 1.0)
 
 
 def _check_measure(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.float64] | None:
-    if encoding.measure is None:
+    if (given := encoding.measure) is None:
         return None
-    measure = floats(table[encoding.measure])
-    defects.mark(~np.isfinite(measure), why.NON_FINITE, lambda i: f"column {encoding.measure!r} is {measure[i]}")
+    measure = floats(table[given])
+    defects.mark(
+        ~np.isfinite(measure),
+        why.NON_FINITE,
+        lambda i: f"column {given!r} is {held(table, given, i)}",
+    )
     return measure
 
 
@@ -235,7 +239,7 @@ def _check_margin(table: pa.Table, encoding: Encoding, defects: Defects) -> NDAr
     if not isinstance(given, str):
         return np.full(len(table), given) if given > 0.0 else None
     margin = floats(table[given])
-    defects.mark(~np.isfinite(margin), why.NON_FINITE, lambda i: f"column {given!r} is {margin[i]}")
+    defects.mark(~np.isfinite(margin), why.NON_FINITE, lambda i: f"column {given!r} is {held(table, given, i)}")
     defects.mark(margin < 0.0, why.NEGATIVE_MARGIN, lambda i: f"column {given!r} is {margin[i]}")
     return margin
 
@@ -267,9 +271,7 @@ def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Def
         defects.mark(
             ~finite.all(axis=1),
             why.NON_FINITE,
-            lambda i: ", ".join(
-                f"{c} is {_text(table[c][i])}" for k, c in enumerate(model.columns) if not finite[i, k]
-            ),
+            lambda i: ", ".join(f"{c} is {held(table, c, i)}" for k, c in enumerate(model.columns) if not finite[i, k]),
         )
     if isinstance(model, Exact):
         return Values(centre, np.empty((len(table), 0)))
@@ -324,7 +326,7 @@ def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defe
     counts = lengths(column)
     defects.mark(counts == 0, why.EMPTY_SAMPLES, lambda _: f"column {model.column!r} is null or empty")
     owner = np.repeat(np.arange(len(table)), counts)
-    first = np.concatenate([[0], np.cumsum(counts)])
+    first = begin = np.concatenate([[0], np.cumsum(counts)])
     weights, counted = _weights_of(table, model, counts)
     inner = column.flatten()
     if is_numeric(column.type.value_type):
@@ -337,7 +339,7 @@ def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defe
     uneven[owner[counted & (widths != d)]] = True
 
     def dimension(i: int) -> str:
-        own = slice(first[i], first[i + 1])
+        own = slice(begin[i], begin[i + 1])
         found = sorted(set(widths[own][counted[own]].tolist()))
         return f"samples have {found} coordinates, the call has {d} dimensions"
 
@@ -391,7 +393,7 @@ def _check_weights(
         negative, why.NEGATIVE_WEIGHT, lambda i: f"the least weight is {weights[first[i] : first[i + 1]].min()}"
     )
     total = np.bincount(owner, np.where(np.isfinite(weights), weights, 0.0), n)
-    defects.mark(total > _ABOVE_ONE, why.WEIGHTS_ABOVE_ONE, lambda i: f"weights sum to {total[i]!r}")
+    defects.mark(total > _ABOVE_ONE, why.WEIGHTS_ABOVE_ONE, lambda i: f"weights sum to {total[i]}")
     defects.mark(total <= 0.0, why.EMPTY_SAMPLES, lambda _: f"all weights of {model.weights!r} are zero")
     scaled: NDArray[np.float64] = np.where(total[owner] > 1.0, weights / np.maximum(total[owner], 1e-300), weights)
     return scaled
@@ -593,7 +595,3 @@ def keys_of(table: pa.Table, encoding: Encoding) -> pa.Array:
                 f"{error}. Cast them before the call."
             ) from None
     return pa.array([None if value is None else as_text(value) for value in key.to_pylist()], kind)
-
-
-def _text(value: pa.Scalar) -> str:
-    return "null" if value.as_py() is None else str(value.as_py())

@@ -141,7 +141,7 @@ def _trouble(shapely: Any, shape: Any, radius: float, earth: Earth | None) -> It
 
 
 def widened(shapely: Any, shapes: NDArray[Any], radii: NDArray[np.float64], earth: Earth | None) -> NDArray[Any]:
-    """All that is no farther from lines and polygons than a radius; on an Earth that is in metres, on the sky in arc seconds.
+    """All that is no farther from lines and polygons than a radius, in metres on an Earth, in arc seconds on the sky.
 
     Where circles come in, they have corners: 128 all around.
     """

@@ -109,8 +109,8 @@ def regions_of(
 ) -> RegionSet:
     """Geometries (WKB, WKT, GeoArrow, or of shapely) as regions; a radius widens one, and makes a disc of a point.
 
-    On an Earth coordinates are longitude and latitude, and radii metres; on the sky arc seconds. The digest is empty unless they are
-    ``digested``, and so are rasters unless they are ``rasterised``.
+    On an Earth coordinates are longitude and latitude, and radii metres; on the sky arc seconds. The digest is
+    empty unless they are ``digested``, and so are rasters unless they are ``rasterised``.
     """
     starts = range(0, max(1, len(given)), _PIECE)
     pieces = [_piece(given[at : at + _PIECE], radii[at : at + _PIECE], earth, digested=digested) for at in starts]

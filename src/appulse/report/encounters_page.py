@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from appulse.engines.local import as_table
 from appulse.errors import BadArgument
 from appulse.model.columns import floats
 from appulse.model.times import is_time
 from appulse.report.chart import Clock
 from appulse.report.page import empty
-from appulse.report.readings import micros_of, plain_table
+from appulse.report.readings import micros_of
 from appulse.report.tracks import tracks_of
 from appulse.report.tracks_page import Happening, Wording, length_unit, tracks_page
 
@@ -50,7 +51,7 @@ def encounters_page(
     ``unit`` is that of the place as text, metres where it is in degrees. Shown are the 300 most probable encounters and
     the readings around them; the page reports what is left out. Raises `BadArgument` where columns are missing.
     """
-    table = plain_table(encounters)
+    table = as_table(encounters)
     if missing := [name for name in NEEDED if name not in table.column_names]:
         raise BadArgument(
             f"The encounters have no column {', '.join(missing)}. They have: {', '.join(table.column_names)}. Give the "

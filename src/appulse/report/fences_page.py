@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from appulse.engines.local import as_table
 from appulse.errors import BadArgument
 from appulse.model.columns import floats
 from appulse.model.geometries import REGION, geometries_of, read, shapely_module
@@ -13,7 +14,7 @@ from appulse.model.regions import radii_of
 from appulse.model.times import is_time
 from appulse.report.chart import Clock
 from appulse.report.page import empty
-from appulse.report.readings import micros_of, plain_table
+from appulse.report.readings import micros_of
 from appulse.report.tracks import tracks_of
 from appulse.report.tracks_page import MOST_HAPPENINGS, Happening, Wording, length_unit, tracks_page
 
@@ -57,7 +58,7 @@ def fences_page(
     that of the place as text, metres where it is in degrees. Shown are the 300 most probable visits, their regions and
     the readings around them; the page reports what is left out. Raises `BadArgument` where columns are missing.
     """
-    table, areas = plain_table(events), plain_table(fences)
+    table, areas = as_table(events), as_table(fences)
     needed = VISITS if "start" in table.column_names else EVENTS
     if missing := [name for name in needed if name not in table.column_names]:
         raise BadArgument(

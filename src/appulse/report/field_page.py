@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from appulse.engines.local import as_table
 from appulse.errors import BadArgument
 from appulse.model.times import is_time
 from appulse.report.chart import WIDTH, Clock, Scale, svg
@@ -14,7 +15,7 @@ from appulse.report.film import Film, film_data, map_scale
 from appulse.report.flat import flattened
 from appulse.report.page import empty, notes, page
 from appulse.report.phenomena import Phenomenon, coloured, largest, phenomena_of, thinned
-from appulse.report.readings import Readings, Sites, columns_of, film, fresh_for, plain_table, readings_of, sites_of
+from appulse.report.readings import Readings, Sites, columns_of, film, fresh_for, readings_of, sites_of
 from appulse.report.timeline import timeline
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def phenomena_page(
     the 500 largest phenomena, and 4,000 events; the page reports what is left out. Raises `BadArgument` where columns
     are missing.
     """
-    tables = [plain_table(frame) for frame in (events, readings, locations)]
+    tables = [as_table(frame) for frame in (events, readings, locations)]
     if place is not None:
         tables[0], tables[2] = flattened(tables[0], tables[2], place)
         unit = unit or "km"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from appulse.engines.local import as_table
 from appulse.report.chart import HALF, LEFT, RIGHT, WIDTH, Clock, Scale, bars, count, lines, svg, time_axis, value_axis
 from appulse.report.matches import SIDES, Batch, Matches, batches_of, carried_middles, funnel, matches_of, middles
 from appulse.report.page import empty, notes, page, rounded, table
-from appulse.report.readings import plain_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,13 +44,13 @@ def join_page(
     ``unit`` is that of distances, as text. At most 6,000 matches are drawn, at even steps through time, while every
     chart counts all; the page says so. Raises `BadArgument` where columns are missing.
     """
-    found = matches_of(plain_table(answers))
-    bad = None if rejects is None else plain_table(rejects)
+    found = matches_of(as_table(answers))
+    bad = None if rejects is None else as_table(rejects)
     batches, wrong = batches_of(metrics or ())
     if not (len(found) or found.left or batches or (bad is not None and len(bad))):
         return empty(title, "There is nothing to show: no match, no rejected row, no micro-batch.")
     drawn = np.unique(np.linspace(0, len(found) - 1, min(len(found), MOST_DRAWN)).round().astype(np.int64))
-    data = _data(found, drawn, None if positions is None else plain_table(positions), unit) if len(found) else {}
+    data = _data(found, drawn, None if positions is None else as_table(positions), unit) if len(found) else {}
     remarks = [note, _summary(found, bad)]
     if wrong:
         remarks.append(f"Left out: {wrong:,} lines of the metrics, unreadable, of another query, or reported twice.")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from appulse.engines.local import as_table
 from appulse.errors import BadArgument
 from appulse.model.columns import chunk, floats, is_numeric
 from appulse.model.times import is_number, is_time, to_micros
@@ -25,7 +24,6 @@ __all__ = [
     "fresh_for",
     "micros_of",
     "only",
-    "plain_table",
     "readings_of",
     "sites_of",
 ]
@@ -62,12 +60,6 @@ class Readings:
     classes: list[str]
     unplaced: int
     empty: int
-
-
-def plain_table(frame: Any) -> pa.Table:
-    """A pyarrow, pandas or Polars frame as an Arrow table, without an index of pandas."""
-    table = as_table(frame)
-    return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
 
 
 def columns_of(

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from appulse.engines.local import as_table
 from appulse.errors import BadArgument
 from appulse.model.columns import chunk, floats, is_numeric
 from appulse.model.times import is_number, is_time
-from appulse.report.readings import micros_of, only, plain_table
+from appulse.report.readings import micros_of, only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +73,7 @@ def tracks_of(
     parts: list[tuple[NDArray[Any], ...]] = []
     stamps, zone, earth, unusable = False, "", False, 0
     for side, frame in enumerate(frames):
-        table = plain_table(frame)
+        table = as_table(frame)
         columns = _columns(table, key, time, place, error)
         earth = columns[2].lower() in LATITUDES
         stamps = is_time(table.schema.field(columns[1]).type)

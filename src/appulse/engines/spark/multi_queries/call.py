@@ -65,7 +65,7 @@ def spark_window_queries(
     if changing:
         table = arrow_schema(queries.schema).empty_table()
     else:
-        table = queries.toArrow() if isinstance(queries, DataFrame) else as_table(queries)
+        table = as_table(queries.toArrow() if isinstance(queries, DataFrame) else queries, "The frame of queries")
     empty = [schema.empty_table() for schema in sources.arrow]
     options = options_of(options, "match_queries")
     call = sources.chained(resolve_window_queries(streams, empty, table.schema, options=options, **settings))

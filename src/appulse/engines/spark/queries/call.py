@@ -102,7 +102,7 @@ def spark_queries(
         call = resolve_queries(stream, empty, changes.schema, **settings)
         checked_changes(changes, call)
         return remember(built(_changing(call, sources, stream, queries), tiling))
-    table = queries.toArrow() if isinstance(queries, DataFrame) else as_table(queries)
+    table = as_table(queries.toArrow() if isinstance(queries, DataFrame) else queries, "The frame of queries")
     call = resolve_queries(stream, empty, table.schema, **settings)
     judged = LocalQueries(call)
     judged.change(table)
