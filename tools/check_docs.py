@@ -4,7 +4,8 @@
     python tools/check_docs.py [FILE ...]      all of them, or these
 
 A fenced block marked ``python`` is run, unless marked ``python no-run``. The blocks of a file run in order as one
-program, in a process of their own and an empty folder; as many files at once as there are cores. Checked names are
+program, in a process of their own and an empty folder; as many files at once as there are cores. What a block marked
+``text`` shows right below one must be what that printed; in the one a line ``...`` is any lines. Checked names are
 what stands in backticks as a path of the checkout (`tests/test_x.py::test_y` down to the function) or as a dotted name
 that begins with `appulse.`.
 """
@@ -12,6 +13,7 @@ that begins with `appulse.`.
 from __future__ import annotations
 
 import ast
+import io
 import multiprocessing
 import os
 import re
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +38,8 @@ CODE = re.compile(r"`([^`]+)`")
 PATH = re.compile(r"(?P<path>(?:src|tests|benchmarks|docs|examples|tools)/[\w./-]*)(?P<names>(?:::\w+)*)(?:\[.*\])?")
 DOTTED = re.compile(r"appulse(?:\.\w+)+(?<!\.json)(?<!\.toml)")
 
+#: What a page's program calls where an example begins, and where the page shows what it printed.
+SHOWN = "__shown__"
 # Each page has a process of its own, forked from one that has these: to import them takes longer than most pages.
 IMPORTED = ["appulse.api.by_hand", "appulse.api.calls", "pandas"]
 
@@ -47,6 +52,8 @@ class Page:
     program: str
     prose: list[str]
     blocks: int
+    #: Below an example what it prints, by the last line of its block; None by the first line of each.
+    shown: dict[int, list[str] | None]
 
     @property
     def name(self) -> str:
@@ -84,23 +91,33 @@ def read(file: Path) -> Page:
     program: list[str] = []
     prose: list[str] = []
     blocks = 0
-    fence, indent, runs = "", 0, False
+    fence, indent, runs, shows = "", 0, False, False
+    ended, shown = 0, dict[int, list[str] | None]()  # the line below the latest example, where only blank ones came
     for line in file.read_text(encoding="utf-8").splitlines():
         found = FENCE.match(line)
         code = said = ""
         if not fence and found:
             fence, indent = found["fence"], len(found["indent"])
             runs = found["info"].split() == ["python"]
+            shows = bool(ended) and found["info"].split() == ["text"]
             blocks += runs
+            if runs:
+                shown[len(program) + 1] = None
+            if shows:
+                shown[ended] = []
         elif fence and found and found["fence"].startswith(fence) and not found["info"].strip():
             fence = ""
+            ended = len(program) + 1 if runs else 0
         elif fence:
             code = line[indent:] if runs else ""
+            if shows:
+                shown[ended] = [*(shown[ended] or []), line[indent:].rstrip()]
         else:
             said = line
+            ended = 0 if line.strip() else ended
         program.append(code)
         prose.append(said)
-    return Page(file, "\n".join(program), prose, blocks)
+    return Page(file, "\n".join(program), prose, blocks, shown)
 
 
 def failures(page: Page) -> Iterator[str]:
@@ -109,7 +126,7 @@ def failures(page: Page) -> Iterator[str]:
         return
     context = multiprocessing.get_context("forkserver")
     with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile("r") as said:
-        process = context.Process(target=run, args=(page.file, page.program, folder, said.name))
+        process = context.Process(target=run, args=(page, folder, said.name))
         process.start()
         process.join(PATIENCE)
         if process.exitcode is None:
@@ -122,13 +139,29 @@ def failures(page: Page) -> Iterator[str]:
             yield f"{lines[-1] if lines else ''} an example failed\n{output}"
 
 
-def run(file: Path, program: str, folder: str, output: str) -> None:
+def run(page: Page, folder: str, output: str) -> None:
     """Run a page's program, under the name of the page, so that a traceback shows the page's own lines."""
     os.chdir(folder)
     written = os.open(output, os.O_WRONLY | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(written, stream)
-    exec(compile(program, file, "exec"), {"__name__": "__main__"})  # noqa: S102 - our own pages
+    printed = io.StringIO()
+
+    def compare(line: int) -> None:
+        said = [one.rstrip() for one in printed.getvalue().rstrip().splitlines()]
+        printed.seek(0)
+        printed.truncate()
+        if (lines := page.shown[line]) is None:  # an example begins
+            return
+        wanted = "\n".join(lines).rstrip()
+        if not re.fullmatch(re.escape(wanted).replace(re.escape("...\n"), r"(?:.*\n)*"), "\n".join(said)):
+            raise AssertionError("\n".join(["it printed:", *said, "and the page shows:", wanted]))
+
+    program = page.program.splitlines()
+    for line in page.shown:
+        program[line - 1] = f"{SHOWN}({line})"
+    with redirect_stdout(printed):
+        exec(compile("\n".join(program), page.file, "exec"), {"__name__": "__main__", SHOWN: compare})  # noqa: S102 - our own
 
 
 def broken_links(page: Page) -> Iterator[str]:

@@ -26,6 +26,26 @@ x = 1
   assert twice(x) == 2
   ```
 
+```python
+print("first")
+print(x, "and ", end="\\n\\n")
+```
+
+```text
+...
+1 and
+```
+
+```python
+print(x)
+```
+
+It prints something.
+
+```text
+nothing like it
+```
+
 ```python no-run
 x = undefined
 ```
@@ -57,7 +77,7 @@ def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_good_pages_pass(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check_docs.main([]) == 0
     out = capsys.readouterr().out
-    assert "README.md: 2 examples" in out
+    assert "README.md: 4 examples" in out
     assert out.endswith("2 pages, 0 wrong\n")
     assert sorted(path.name for path in checkout.iterdir()) == ["README.md", "docs", "src", "tests"]
 
@@ -74,6 +94,8 @@ def test_good_pages_pass(checkout: Path, capsys: pytest.CaptureFixture[str]) -> 
         ("`appulse.mod.Gone`", "README.md:1 there is no `appulse.mod.Gone`"),
         ("text\n```python\n\nassert 1 == 2\n```", "README.md:4 an example failed"),
         ("```python\nx = 1\n```\n\n```python\nprint(y)\n```", "README.md:6 an example failed"),
+        ("```python\nprint(1)\n```\n\n```text\n2\n```", "README.md:3 an example failed"),
+        ("```python\nprint(1)\n```\n```text\n```", "it printed:\n1\nand the page shows:\n\n"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(
