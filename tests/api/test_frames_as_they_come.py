@@ -86,3 +86,12 @@ def test_errors_name_the_frame_that_is_none() -> None:
     stream = ap.Stream(pa.table({"k": [1], "t": [0], "x": [0.0]}), key="k", time="t", value="x")
     with pytest.raises(ap.BadArgument, match=r"^The frame of queries is a builtins\.list"):
         ap.match_queries(stream, ["x > 5"])
+
+
+@pytest.mark.parametrize(
+    "minute", [np.timedelta64(60, "s"), np.timedelta64(60_000_000_000, "ns"), pd.Timedelta("1min")]
+)
+def test_durations_of_numpy_and_pandas(minute: Any) -> None:
+    rows = pa.table({"k": [1, 2, 3], "t": [0, 60, 121], "x": [0.0, 0.0, 0.0]})
+    stream = ap.Stream(rows, key="k", time="t", value="x", lateness=minute)
+    assert ap.self_join(stream, epsilon=1, probability=1, window=minute).num_rows == 1

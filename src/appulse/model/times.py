@@ -58,6 +58,8 @@ def duration(value: object, what: str = "duration") -> int:
 
 def as_micros(value: Any) -> int:
     """As `duration`, for a kind of argument."""
+    if isinstance(value, np.timedelta64) and np.can_cast(value, "m8[us]", "same_kind"):
+        value = value.astype("m8[us]").item()
     if isinstance(value, timedelta):
         micros = _whole(value // timedelta(microseconds=1))
     elif isinstance(value, str):
