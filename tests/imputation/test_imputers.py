@@ -221,7 +221,8 @@ def test_the_errors_of_a_regression_are_those_without_the_row(told: bool) -> Non
     chance = np.random.default_rng(1)
     given = np.column_stack([chance.normal(size=(12, 2)), np.full(12, 7.0)])  # a column that tells nothing
     wanted = chance.normal(size=(12, 2)) + 9.0 * told * given[:, :2]
-    weights, errors = regressions.ridge(given, wanted, time_regression._PENALTIES)
+    columns = np.ascontiguousarray(given.T), np.ascontiguousarray(wanted.T)
+    weights, errors = regressions.ridge(*columns, time_regression._PENALTIES)
     full = np.column_stack([given[:, :2], np.ones(12)])
     tried = []
     for penalty in (1e-3, 1e-2, 1e-1, 1.0, 1e9):
@@ -235,7 +236,7 @@ def test_the_errors_of_a_regression_are_those_without_the_row(told: bool) -> Non
     costs = [float((each**2).sum()) for each in tried]
     best = int(np.argmin(costs))
     assert (best < 2) == told
-    assert errors == pytest.approx(tried[best], rel=1e-4, abs=1e-6)
+    assert errors.T == pytest.approx(tried[best], rel=1e-4, abs=1e-6)
     assert weights.shape == (4, 2)
     assert weights[2] == pytest.approx(0.0)
 

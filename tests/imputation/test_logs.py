@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.imputation.logs import InLogs, Logs
+from appulse.imputation.logs import _SHIFTS, InLogs, Logs
 from appulse.imputation.repository import Repository
 from appulse.imputation.scores import judged
+from appulse.kernels.skewness import least_skewed
 
 Matrix = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -35,6 +36,39 @@ def test_logarithms_lead_back(seed: int, unit: float) -> None:
     np.testing.assert_allclose(logs.back(taken), rows, rtol=1e-9, atol=1e-9 * np.nanmax(rows, axis=0).min())
     order = np.argsort(rows[:, 2], kind="stable")
     assert (np.diff(taken[order, 2]) >= 0.0).all()
+
+
+def least_skewed_slowly(column: Matrix) -> tuple[float, float, float]:
+    """By NumPy: the least value, the shift, and the greatest logarithm."""
+
+    def skewness(values: Matrix) -> float:
+        off = values - values.mean()
+        return float((off**3).mean() / max((off**2).mean() ** 1.5, 1e-300))
+
+    known = column[~np.isnan(column)]
+    nothing = 0.0, np.inf, np.inf
+    if len(known) < 32:
+        return nothing
+    inner = np.clip(known, *np.quantile(known, [0.005, 0.995]))[:: -(-len(known) // 1024)]
+    if not np.ptp(inner) > 0.0 or skewness(inner) < 1.0:
+        return nothing
+    off = inner - known.min()
+    low, high = 0, len(_SHIFTS) - 1
+    shifts = _SHIFTS * off.max()
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if skewness(np.log(off + shifts[middle])) > 0.0 else (middle, high)
+    best = min(shifts[low], shifts[high], key=lambda shift: abs(skewness(np.log(off + shift))))
+    return float(known.min()), float(best), float(np.log(2.0 * np.ptp(known) + best))
+
+
+@given(st.integers(0, 1000), st.integers(20, 2500), st.sampled_from([0.3, 1.0, 3.0]))
+def test_shifts_leave_the_least_skewness(seed: int, n: int, power: float) -> None:
+    chance = np.random.default_rng(seed)
+    rows = np.exp(power * chance.normal(size=(n, 3))) - 5.0
+    rows[chance.random((n, 3)) < 0.2] = np.nan
+    found = np.array(least_skewed(rows, _SHIFTS)).T
+    np.testing.assert_allclose(found, [least_skewed_slowly(column) for column in rows.T], rtol=1e-12)
 
 
 def test_logarithms_are_of_skewed_attributes_alone() -> None:

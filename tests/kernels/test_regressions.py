@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_nearest_rows_are_those_of_a_tree(seed: int, n: int, p: int, k: int) -> None:
     chance = np.random.default_rng(seed)
     known, asked = chance.normal(size=(n, p)), chance.normal(size=(3, p))
-    found = nearest_rows(known, asked, k)
+    found = nearest_rows(np.ascontiguousarray(known.T), np.ascontiguousarray(asked.T), k)
     scale, most = np.maximum(known.std(axis=0), 1e-12), min(k, n)
     expected = cKDTree(known / scale).query(asked / scale, k=np.arange(1, most + 1))[1]
     assert [sorted(row[:most]) for row in found.tolist()] == [sorted(row) for row in expected.tolist()]
@@ -45,8 +45,8 @@ def test_rows_with_neighbours_and_their_lines(seed: int, n: int, m: int, back: i
         share = (time[row] - time[row - back]) / span if span > 0 else 0.0
         through = high if back == 0 else low if ahead == 0 else low + share * (high - low)
         told = [whole[row, 2] - through[2], whole[row, 2], *through[:m], *np.abs(high - low)[:m]]
-        np.testing.assert_allclose(alike[i], told, atol=1e-12)
-        np.testing.assert_allclose(lines[i], through[:m], atol=1e-12)
+        np.testing.assert_allclose(alike[:, i], told, atol=1e-12)
+        np.testing.assert_allclose(lines[:, i], through[:m], atol=1e-12)
 
 
 def with_neighbours(there: Flags, group: Ints, holes: Ints, back: int, ahead: int) -> list[int]:
@@ -94,24 +94,24 @@ def regressed_slowly(series: Series, missing: Missing, k: int) -> Floats:
                 break
         at = np.array([row])
         if way == "anywhere":
-            given, asked = (series.columns[np.ix_(seen, of)].T for of in (known, at))
-            through, learned, p = np.zeros(m), np.zeros((len(known), m)), len(seen)
+            given, asked = (np.ascontiguousarray(series.columns[np.ix_(seen, of)]) for of in (known, at))
+            through, learned, p = np.zeros(m), np.zeros((m, len(known))), len(seen)
         else:
             size = np.ones((len(known), m), np.int64)
             learned, given = features(series.columns, series.time, known, holes, seen, back * size, ahead * size)
             lines, asked = features(series.columns, series.time, at, holes, seen, gaps[[i], :m], gaps[[i], m:])
-            through, p = lines[0], 2 * len(seen) + m
+            through, p = lines[:, 0], 2 * len(seen) + m
         if len(known) == 0:
             found[i] = np.nan if way == "anywhere" else through
         else:
             p = p if len(known) >= 3 * p else 0
-            wanted = series.columns[np.ix_(holes, known)].T - learned
-            weights, errors = ridge(np.ascontiguousarray(given[:, :p]), np.ascontiguousarray(wanted), _PENALTIES)
+            wanted = series.columns[np.ix_(holes, known)] - learned
+            weights, errors = ridge(given[:p], wanted, _PENALTIES)
             near = np.arange(3 * k) * len(known) // (3 * k)
-            if given.shape[1]:
-                near = nearest_rows(np.ascontiguousarray(given), np.ascontiguousarray(asked), 3 * k)[0]
-            chosen = errors[near][np.argsort(errors[near, 0], kind="stable")][1::3]
-            found[i] = through + weights[p] + asked[0, :p] @ weights[:p] + chosen
+            if len(given):
+                near = nearest_rows(given, asked, 3 * k)[0]
+            chosen = errors.T[near][np.argsort(errors[0, near], kind="stable")][1::3]
+            found[i] = through + weights[p] + asked[:p, 0] @ weights[:p] + chosen
         found[i][:, (gaps[i, :m] == 0) & (gaps[i, m:] == 0)] = np.nan
     return found
 

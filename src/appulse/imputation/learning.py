@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Attributes that are learned from at most: more tell little, and make rows that have all of them rare.
 MOST_SEEN = 16
+#: Rows of which the nearest are found sooner by a look at all than by a tree.
+FEW = 4096
 
 
 def learnable(there: Flags, holes: Ints, seen: Ints) -> tuple[Ints, Ints]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from appulse.imputation.repository import Repository
 from appulse.imputation.simple import SimpleFill, Sparing
+from appulse.kernels.skewness import least_skewed
 from appulse.model.meaning import real
 
 if TYPE_CHECKING:
@@ -20,11 +21,7 @@ if TYPE_CHECKING:
     from appulse.imputation.repository import Floats, Ints
     from appulse.model.filled import Fill, Filled
 
-_SKEWED = 1.0  # skewness from which on logarithms are taken
-_TAIL = 0.005  # of values, on either side: outliers do not count
-_LEAST, _MOST = 32, 1024  # values to judge by
 _SHIFTS = np.geomspace(1e-3, 3.0, 25)  # of the range, that are tried
-_LARGE = 1e75  # beyond that nothing is done
 
 
 @dataclass(frozen=True)
@@ -45,18 +42,7 @@ class Logs:
 
         None: no attribute is skewed.
         """
-        d = rows.shape[1]
-        low, shift, high = np.zeros(d), np.full(d, np.inf), np.full(d, np.inf)
-        for k in range(d):
-            known = rows[~np.isnan(rows[:, k]), k]
-            if len(known) < _LEAST or not np.abs(known).max() < _LARGE:
-                continue
-            inner = np.clip(known, *np.quantile(known, [_TAIL, 1.0 - _TAIL]))[:: -(-len(known) // _MOST)]
-            if not np.ptp(inner) > 0.0 or _skewness(inner) < _SKEWED:
-                continue
-            low[k] = known.min()
-            shift[k] = _least_skewed(inner - low[k])
-            high[k] = np.log(2.0 * (known.max() - low[k]) + shift[k])
+        low, shift, high = least_skewed(rows, _SHIFTS)
         return cls(low, shift, high) if np.isfinite(shift).any() else None
 
     def taken(self, rows: Floats) -> Floats:
@@ -78,22 +64,6 @@ class Logs:
         """A repository by its logarithms."""
         rows = self.taken(known.matrix(attributes).T)
         return Repository.with_holes(dict(zip(attributes, rows.T, strict=True)))
-
-
-def _least_skewed(off: Floats) -> float:
-    """The shift of which the logarithms of values are least skewed: the more is added, the more skewed they are."""
-    shifts: list[float] = (_SHIFTS * off.max()).tolist()
-    low, high = 0, len(shifts) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _skewness(np.log(off + shifts[middle])) > 0.0 else (middle, high)
-    return min(shifts[low], shifts[high], key=lambda one: abs(_skewness(np.log(off + one))))
-
-
-def _skewness(values: Floats) -> float:
-    off = values - values.mean()
-    squares = off * off
-    return float(squares @ off / len(off) / max(float(squares.mean()) ** 1.5, 1e-300))
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from appulse.arguments import Attributes, Count, checked
-from appulse.imputation.learning import MOST_SEEN, closest, correlations, learnable
-from appulse.imputation.repository import Repository, in_deviations
-from appulse.imputation.samples import evenly, every_third
+from appulse.imputation.learning import FEW, MOST_SEEN, closest, correlations, learnable
+from appulse.imputation.repository import Repository
+from appulse.imputation.samples import evenly
 from appulse.imputation.simple import SimpleFill
+from appulse.kernels import least_squares as kernels
 from appulse.kernels.regressions import nearest_in_unit
 from appulse.model.filled import Fill
 from appulse.model.meaning import without_defaults
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     from appulse.imputation.repository import Floats, Ints
     from appulse.model.filled import Filled
-
-_FEW = 4096  # rows of which the nearest are found sooner by a look at all than by a tree
 
 
 @checked
@@ -64,9 +63,9 @@ class RegressionImputer:
 
 class _Regression:
     def __init__(self, repository: Repository, attributes: Sequence[str], k: int) -> None:
-        rows = repository.matrix(attributes).T
+        rows = np.ascontiguousarray(repository.matrix(attributes).T)
         self.rows, self.near = rows, 3 * k
-        self.centre, self.deviation = repository.units(attributes)
+        self.scale = kernels.Scale(*repository.units(attributes))
         self.there = ~np.isnan(rows)
         self.likeness = correlations(rows) if rows.shape[1] > MOST_SEEN else None
         self._known: dict[bytes, tuple[Ints, Any, Floats, Floats]] = {}
@@ -82,15 +81,14 @@ class _Regression:
         n, near = len(values), min(self.near, len(errors))
         if near == 0:  # nothing is known of what is missing
             return np.full((n, 1, len(holes)), np.nan)
-        asked = in_deviations(values[:, seen], self.deviation[seen])
+        asked = kernels.in_units(values, seen, self.scale.deviation)
         if len(seen) == 0:
-            place = np.broadcast_to(np.arange(near) * len(errors) // near, (n, near))
+            place = np.tile(np.arange(near) * len(errors) // near, (n, 1))
         elif isinstance(known, np.ndarray):
             place = nearest_in_unit(known, asked, near)
         else:
-            _, place = known.query(asked, k=np.arange(1, near + 1))
-        found = (self._from_middle(values, seen) @ weights)[:, None, :] + every_third(errors[place])
-        samples: Floats = self.centre[holes] + found * np.where(np.isinf(self.deviation), 0.0, self.deviation)[holes]
+            place = known.query(asked.T, k=np.arange(1, near + 1))[1]
+        samples: Floats = kernels.around(values, seen, holes, weights, errors, place, self.scale)
         return samples
 
     def _fitted(self, holes: Ints, d: int) -> tuple[Ints, Any, Floats, Floats]:
@@ -100,18 +98,11 @@ class _Regression:
             seen = seen if self.likeness is None else closest(self.likeness, holes, seen)
             places, seen = learnable(self.there, holes, seen)
             rows = self.rows[places]
-            given, wanted = self._from_middle(rows, seen), self._from_middle(rows, holes)[:, :-1]
-            weights = np.asarray(np.linalg.lstsq(given, wanted, rcond=None)[0], np.float64)
-            known: Any = in_deviations(rows[:, seen], self.deviation[seen])
-            if len(rows) > _FEW:
+            weights, errors = kernels.fitted(rows, seen, holes, self.scale)
+            known: Any = kernels.in_units(rows, seen, self.scale.deviation)
+            if len(rows) > FEW:
                 from scipy.spatial import cKDTree
 
-                known = cKDTree(known) if len(seen) else None
-            self._known[holes.tobytes()] = seen, known, weights, wanted - given @ weights
+                known = cKDTree(known.T) if len(seen) else None
+            self._known[holes.tobytes()] = seen, known, weights, errors
         return self._known[holes.tobytes()]
-
-    def _from_middle(self, values: Floats, columns: Ints) -> Floats:
-        """How many deviations some attributes lie off their middle; and a 1, for the constant."""
-        deviation = self.deviation[columns]
-        off = np.where(np.isinf(deviation), 0.0, values[:, columns] - self.centre[columns])
-        return np.column_stack([off / deviation, np.ones(len(values))])

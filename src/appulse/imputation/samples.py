@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -155,9 +156,11 @@ def patterns(missing: NDArray[np.bool_]) -> list[tuple[Ints, Ints]]:
     packed = np.packbits(missing, axis=1)
     # Few attributes are one byte, whose order is found by counting.
     order = np.argsort(packed[:, 0], kind="stable") if packed.shape[1] == 1 else np.lexsort(packed.T[::-1])
-    changes = (np.diff(packed[order], axis=0) != 0).any(axis=1)
+    ordered = packed[order]
+    changes = np.flatnonzero((ordered[1:] != ordered[:-1]).any(axis=1)) + 1
+    bounds = [0, *changes.tolist(), len(order)]
     return [
-        (np.flatnonzero(missing[rows[0]]), rows) for rows in np.split(order, np.flatnonzero(changes) + 1) if len(rows)
+        (np.flatnonzero(missing[order[begin]]), order[begin:end]) for begin, end in pairwise(bounds) if end > begin
     ]
 
 

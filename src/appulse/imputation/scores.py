@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
+from operator import mul
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +14,7 @@ from appulse.imputation.repository import units
 from appulse.kernels.differences import differences_between, mean_differences, of_missing, weights_below
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from appulse.imputation.imputer import Imputer
     from appulse.imputation.repository import Floats, Ints
@@ -61,11 +63,14 @@ def pooled(scores: Sequence[Score]) -> Score:
     holes = sum(score.holes for score in scores)
     if holes == 0:
         return Score(0.0, 0.0, 0.0, 0.0, 0)
-    share = np.array([score.holes / holes for score in scores])
-    squares = np.array([score.error**2 for score in scores])
-    every = zip(*((s.crps, s.calibration, s.spread) for s in scores), strict=True)
-    crps, calibration, spread = (float(share @ np.array(own)) for own in every)
-    return Score(crps, float(np.sqrt(share @ squares)), calibration, spread, holes)
+    shares = [score.holes / holes for score in scores]
+
+    def mean(values: Iterable[float]) -> float:
+        return sum(map(mul, shares, values))
+
+    crps, spread = mean(score.crps for score in scores), mean(score.spread for score in scores)
+    error = math.sqrt(mean(score.error**2 for score in scores))
+    return Score(crps, error, mean(score.calibration for score in scores), spread, holes)
 
 
 def crps(values: Floats, shares: Floats, first: Ints, truth: Floats) -> Floats:

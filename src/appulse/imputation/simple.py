@@ -11,9 +11,11 @@ import numpy as np
 from appulse.arguments import NAME, POSITIVE, Attributes, Count, checked, has, mapping, several
 from appulse.errors import BadArgument
 from appulse.imputation.imputer import MARGINAL
-from appulse.imputation.learning import MOST_SEEN, closest, correlations, learnable
-from appulse.imputation.repository import Repository, in_deviations
+from appulse.imputation.learning import FEW, MOST_SEEN, closest, correlations, learnable
+from appulse.imputation.repository import Repository
 from appulse.imputation.samples import Choices, expanded, thinned, unknown
+from appulse.kernels import least_squares as kernels
+from appulse.kernels.regressions import nearest_in_unit
 from appulse.model.filled import OBSERVED, Fill, Filled
 from appulse.model.meaning import digest_of, real, without_defaults
 
@@ -295,7 +297,7 @@ class _Transformed:
 
 class _Nearest:
     def __init__(self, repository: Repository, attributes: Sequence[str], k: int) -> None:
-        rows = repository.matrix(attributes).T
+        rows = np.ascontiguousarray(repository.matrix(attributes).T)
         self.rows, self.k = rows, k
         self.deviation = repository.units(attributes)[1]
         self.there = ~np.isnan(rows)
@@ -305,25 +307,26 @@ class _Nearest:
         return expanded(values, self._choices)
 
     def _choices(self, values: Floats, holes: Ints, _rows: Ints) -> list[Choices]:
-        from scipy.spatial import cKDTree
-
         seen = np.delete(np.arange(values.shape[1]), holes)
         seen = seen if self.likeness is None else closest(self.likeness, holes, seen)
         places, seen = learnable(self.there, holes, seen)
         if len(places) == 0 or len(seen) == 0:
             return [unknown(holes, len(values))]
         rows = self.rows[places]
-        tree = cKDTree(in_deviations(rows[:, seen], self.deviation[seen]))
-        asked = in_deviations(values[:, seen], self.deviation[seen])
-        distance, place = tree.query(asked, k=np.arange(1, min(self.k, len(rows)) + 1))
-        same = distance == 0.0
-        weight = np.where(same.any(axis=1, keepdims=True), same, 1.0 / np.where(same, 1.0, distance))
-        shares = weight / weight.sum(axis=1, keepdims=True)
+        known, asked = (kernels.in_units(one, seen, self.deviation) for one in (rows, values))
+        k = min(self.k, len(rows))
+        if len(rows) <= FEW:
+            near = nearest_in_unit(known, asked, k)
+        else:
+            from scipy.spatial import cKDTree
+
+            near = cKDTree(known.T).query(asked.T, k=np.arange(1, k + 1))[1]
+        shares = kernels.weights(known, asked, near)
         n = len(values)
         kept = shares > 0.0
         count = kept.sum(axis=1)
         begin = np.cumsum(count) - count
-        taken = rows[place[kept]][:, holes]
+        taken = rows[near[kept]][:, holes]
         return [Choices(holes, begin, count, taken, shares[kept], np.zeros(n, np.int64))]
 
 

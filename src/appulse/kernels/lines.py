@@ -11,6 +11,8 @@ from appulse.kernels.jit import exact_kernel
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Floats, Ints
 
+_MOST_ALIKE = 32  # values in one of as many equal parts of their range, that are put in order one by one
+
 
 @exact_kernel
 def line(column: Floats, time: Floats, at: int, back: int, ahead: int) -> float:
@@ -61,26 +63,56 @@ def _made(columns: Floats, time: Floats, group: Ints, back: Ints, ahead: Ints, m
 
     Of more than twice ``most`` rows at least that many are kept, evenly.
     """
-    m, n = columns.shape
-    found, count = np.empty((n, m)), 0
+    m, begin = len(columns), back.max()
+    size = max(0, columns.shape[1] - ahead.max() - begin)
+    errors, good = np.empty((m, size)), np.ones(size, np.bool_)
     for j in range(m):
-        if back[j] == 0 and ahead[j] == 0:
-            return found[:0], 0
-    for at in range(back.max(), n - ahead.max()):
-        good = True
-        for j in range(m):
-            low, high = at - back[j], at + ahead[j]
-            if group[low] != group[at] or group[high] != group[at]:
-                good = False
-                break
-            error = columns[j, at] - line(columns[j], time, at, back[j], ahead[j])
-            if not np.isfinite(error):
-                good = False
-                break
-            found[count, j] = error
-        if good:
-            count += 1
-    return found[: count : max(1, count // most)], count
+        column, own, before, after = columns[j], errors[j], back[j], ahead[j]
+        if before == 0 and after == 0:
+            return np.empty((0, m)), 0
+        for i in range(size):
+            at = begin + i
+            own[i] = column[at] - line(column, time, at, before, after)
+            # Groups are in order.
+            good[i] &= np.isfinite(own[i]) & (group[at - before] == group[at + after])
+    places, count = np.empty(size, np.int64), 0
+    for i in range(size):
+        places[count] = i
+        count += int(good[i])
+    kept = places[: count : max(1, count // most)]
+    found = np.empty((len(kept), m))
+    for j in range(m):
+        for i in range(len(kept)):
+            found[i, j] = errors[j, kept[i]]
+    return found, count
+
+
+@exact_kernel
+def _ordered(values: Floats) -> Floats:
+    """Values in order: cut into as many equal parts of their range, and then one by one among those around."""
+    n, low, high = len(values), values.min(), values.max()
+    scale = (n - 1) / (high - low)
+    if not 0.0 < scale < np.inf:
+        return np.sort(values)
+    part, first = np.empty(n, np.int64), np.zeros(n + 1, np.int64)
+    for i in range(n):
+        part[i] = int((values[i] - low) * scale)
+        first[part[i] + 1] += 1
+    if first.max() > _MOST_ALIKE:
+        return np.sort(values)
+    for k in range(n):
+        first[k + 1] += first[k]
+    found = np.empty(n)
+    for i in range(n):
+        found[first[part[i]]] = values[i]
+        first[part[i]] += 1
+    for i in range(1, n):
+        value, at = found[i], i
+        while at > 0 and found[at - 1] > value:
+            found[at] = found[at - 1]
+            at -= 1
+        found[at] = value
+    return found
 
 
 @exact_kernel
@@ -94,7 +126,7 @@ def quantiles_of_errors(
         errors, counts[i] = _made(columns, time, group, back[i : i + 1], ahead[i : i + 1], most)
         if len(errors) == 0:
             continue
-        order = np.sort(errors[:, 0])
+        order = _ordered(errors[:, 0].copy())
         for q in range(k):
             place = (q + 0.5) / k * (len(order) - 1)
             low = int(place)

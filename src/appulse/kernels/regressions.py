@@ -20,6 +20,7 @@ ATTRIBUTES_ROWS, LEAST_ROWS = 4, 16
 #: just the mean error is learned.
 ROWS_EACH, SCANT = 8, 3
 _MOST_ROWS = 2000  # to learn from
+_FEW = 48  # numbers that are put in order the soonest one by one
 _SMALL = 64  # streams of no more rows are learned from as they are
 
 
@@ -61,21 +62,22 @@ class _Able(NamedTuple):
 def features(
     columns: Floats, time: Floats, at: Ints, holes: Ints, seen: Ints, back: Ints, ahead: Ints
 ) -> tuple[Floats, Floats]:
-    """Lines through the holes (n, holes) of rows ``at``, and what rows are compared by (n, 2 * seen + 2 * holes).
+    """Lines through the holes (holes, n) of rows ``at``, and what rows are compared by (2 * seen + 2 * holes, n).
 
-    ``columns`` (columns, rows) lack nothing. Rows are compared by how far columns are off their lines, what they
-    are, the lines through the holes, and how far apart their ends are. All but the last are what is regressed on.
+    ``columns`` (columns, rows) lack nothing; ``back`` and ``ahead`` are (n, holes). Rows are compared by how far
+    columns are off their lines, what they are, the lines through the holes, and how far apart their ends are. All but
+    the last are what is regressed on.
     """
     n, m, s = len(at), len(holes), len(seen)
-    lines, found = np.empty((n, m)), np.empty((n, 2 * s + 2 * m))
+    lines, found = np.empty((m, n)), np.empty((2 * s + 2 * m, n))
     before, after, share = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
     for h in range(m):
         column = columns[holes[h]]
         for i in range(n):
             row = at[i]
-            lines[i, h] = line(column, time, row, back[i, h], ahead[i, h])
-            found[i, 2 * s + h] = lines[i, h]
-            found[i, 2 * s + m + h] = abs(column[row + ahead[i, h]] - column[row - back[i, h]])
+            lines[h, i] = line(column, time, row, back[i, h], ahead[i, h])
+            found[2 * s + h, i] = lines[h, i]
+            found[2 * s + m + h, i] = abs(column[row + ahead[i, h]] - column[row - back[i, h]])
     # As `line` has it, in the same order; the share of the way is the same for all columns.
     for i in range(n):
         nearest = 0
@@ -91,66 +93,89 @@ def features(
         first, last = time[before[i]], time[after[i]]
         share[i] = (time[at[i]] - first) / (last - first) if last > first else time[at[i]] - first
     for j in range(s):
-        column = columns[seen[j]]
+        column, off, own = columns[seen[j]], found[j], found[s + j]
         for i in range(n):
             low = column[before[i]]
-            found[i, s + j] = column[at[i]]
-            found[i, j] = column[at[i]] - (low + share[i] * (column[after[i]] - low))
+            own[i] = column[at[i]]
+            off[i] = column[at[i]] - (low + share[i] * (column[after[i]] - low))
     return lines, found
 
 
 @exact_kernel
-def ridge(given: Floats, wanted: Floats, penalties: Floats) -> tuple[Floats, Floats]:
-    """Weights (columns + 1, m), the constant's last, and the error (n, m) at each row of a regression without it.
+def _mean(values: Floats) -> float:
+    """In four sums at once, which do not wait for each other."""
+    n = len(values)
+    a = b = c = d = 0.0
+    for i in range(0, n - 3, 4):
+        a += values[i]
+        b += values[i + 1]
+        c += values[i + 2]
+        d += values[i + 3]
+    for i in range(n - n % 4, n):
+        a += values[i]
+    return ((a + b) + (c + d)) / n
 
-    Of several penalties that is taken with the least of these errors. One decomposition of the covariances serves all
-    penalties, and the errors without a row follow from its leverage: no regression is made twice.
+
+@exact_kernel
+def _centred(columns: Floats) -> tuple[Floats, Floats]:
+    """Columns (p, n) less their means, and these."""
+    means, found = np.empty(len(columns)), np.empty_like(columns)
+    for j in range(len(columns)):
+        means[j] = _mean(columns[j])
+        for i in range(columns.shape[1]):
+            found[j, i] = columns[j, i] - means[j]
+    return found, means
+
+
+@exact_kernel
+def ridge(given: Floats, wanted: Floats, penalties: Floats) -> tuple[Floats, Floats]:
+    """Weights (columns + 1, m), the constant's last, and the error (m, n) at each row of a regression without it.
+
+    Regressed are columns (m, n) on others (p, n). Of several penalties that is taken with the least of these errors.
+    One decomposition of the covariances serves all penalties, and the errors without a row follow from its leverage:
+    no regression is made twice.
     """
-    n, p, m = given.shape[0], given.shape[1], wanted.shape[1]
-    centre, scale, mean = np.zeros(p), np.empty(p), np.zeros(m)
-    for i in range(n):
-        for j in range(p):
-            centre[j] += given[i, j] / n
-        for h in range(m):
-            mean[h] += wanted[i, h] / n
-    rows, off = given - centre, wanted - mean
-    for j in range(p):
-        total = 0.0
-        for i in range(n):
-            total += rows[i, j] ** 2
-        scale[j] = np.sqrt(total / n)
-        if scale[j] <= 1e-12 * abs(centre[j]) or scale[j] == 0.0:
-            scale[j] = np.inf  # a column that never varies explains nothing
-    rows /= scale
-    values, vectors = np.zeros(p), np.zeros((p, p))
+    (p, n), m = given.shape, len(wanted)
+    columns, centre = _centred(given)
+    off, mean = _centred(wanted)
+    scale, values, vectors = np.empty(p), np.zeros(p), np.zeros((p, p))
     if p > 0:
-        values, columns = np.linalg.eigh(rows.T @ rows / n)
-        vectors[:] = columns
-    turned = rows @ vectors
-    along = turned.T @ off / n
-    # What follows is for all rows at once: so the compiler does it for several of them in one instruction.
-    across, apart = turned.T.copy(), off.T.copy()
+        shared = columns @ columns.T / n
+        for j in range(p):
+            scale[j] = np.sqrt(shared[j, j])
+            if scale[j] <= 1e-12 * abs(centre[j]) or scale[j] == 0.0:
+                scale[j] = np.inf  # a column that never varies explains nothing
+        for j in range(p):
+            for i in range(p):
+                shared[i, j] = shared[i, j] / scale[i] / scale[j]
+        values[:], turned = np.linalg.eigh(shared)
+        for j in range(p):
+            vectors[j] = turned[j] / scale[j]
+    across = vectors.T.copy() @ columns
+    along = across @ off.T / n
     squares = across * across / n
     best, least, errors = 0, np.inf, np.empty((m, n))
-    trial, rest, total = np.empty((m, n)), np.empty(n), 0.0
+    trial, rest = np.empty((m, n)), np.empty(n)
     for t in range(len(penalties)):
         rest[:] = 1.0 / n
         trial[:] = 0.0
         for j in range(p):
             shrunk = 1.0 / (max(values[j], 0.0) + penalties[t])
+            if shrunk == 0.0:
+                continue
+            square = squares[j]
             for i in range(n):
-                rest[i] += squares[j, i] * shrunk
+                rest[i] += square[i] * shrunk
             for h in range(m):
-                weight = along[j, h]
+                weight, own, line_ = shrunk * along[j, h], trial[h], across[j]
                 for i in range(n):
-                    trial[h, i] += across[j, i] * shrunk * weight
-        for h in range(m):
-            for i in range(n):
-                trial[h, i] = (apart[h, i] - trial[h, i]) / max(1.0 - rest[i], 0.1)
+                    own[i] += line_[i] * weight
         total = 0.0
-        for i in range(n):
-            for h in range(m):
-                total += trial[h, i] ** 2
+        for h in range(m):
+            own, apart = trial[h], off[h]
+            for i in range(n):
+                own[i] = (apart[i] - own[i]) / max(1.0 - rest[i], 0.1)
+            total += np.dot(own, own)
         if total < least:
             best, least = t, total
             errors[:] = trial
@@ -160,37 +185,41 @@ def ridge(given: Floats, wanted: Floats, penalties: Floats) -> tuple[Floats, Flo
     weights[:p] = vectors @ along
     weights[p] = mean
     for j in range(p):
-        weights[j] /= scale[j]
         weights[p] -= centre[j] * weights[j]
-    return weights, errors.T.copy()
+    return weights, errors
 
 
 @exact_kernel
 def nearest_rows(known: Floats, asked: Floats, k: int) -> Ints:
-    """The places of the k known rows nearest to each asked one (asked, k), in deviations; again where there are fewer.
+    """Places (asked, k) of the k known rows nearest to each asked one, in deviations; again where there are fewer.
 
-    All distances are looked at: rows to learn from are few, and a tree of so many dimensions would spare none.
+    Rows are by column, (p, n). All distances are looked at: rows to learn from are few, and a tree of so many
+    dimensions would spare none.
     """
-    scale = np.empty(known.shape[1])
-    for j in range(len(scale)):
-        scale[j] = 1.0 / np.maximum(np.std(known[:, j]), 1e-12)
-    return nearest_in_unit(known * scale, asked * scale, k)
+    columns, means = _centred(known)
+    own = np.empty_like(asked)
+    for j in range(len(known)):
+        scale = 1.0 / np.maximum(np.sqrt(np.dot(columns[j], columns[j]) / known.shape[1]), 1e-12)
+        for i in range(known.shape[1]):
+            columns[j, i] = known[j, i] * scale
+        for i in range(asked.shape[1]):
+            own[j, i] = asked[j, i] * scale
+    return nearest_in_unit(columns, own, k)
 
 
 @exact_kernel
 def nearest_in_unit(known: Floats, asked: Floats, k: int) -> Ints:
     """As `nearest_rows`, by the distances as they are."""
-    n, p = known.shape
+    p, n = known.shape
     most = min(k, n)
-    found, distance = np.empty((len(asked), k), np.int64), np.zeros(n)
-    columns = known.T.copy()
-    for q in range(len(asked)):
+    found, distance = np.empty((asked.shape[1], k), np.int64), np.zeros(n)
+    for q in range(asked.shape[1]):
         distance[:] = 0.0
         for j in range(p):
-            at = asked[q, j]
+            at, column = asked[j, q], known[j]
             for i in range(n):
-                distance[i] += (columns[j, i] - at) ** 2
-        limit = np.partition(distance, most - 1)[most - 1]
+                distance[i] += (column[i] - at) ** 2
+        limit = _smallest(distance, most)
         count = 0
         for i in range(n):
             if distance[i] < limit:
@@ -203,6 +232,42 @@ def nearest_in_unit(known: Floats, asked: Floats, k: int) -> Ints:
         for i in range(most, k):
             found[q, i] = found[q, i % most]
     return found
+
+
+@exact_kernel
+def _smallest(values: Floats, k: int) -> float:
+    """The k-th of the values in order."""
+    if k > _FEW:
+        return float(np.partition(values, k - 1)[k - 1])
+    kept = np.empty(k)
+    for i in range(len(values)):
+        value = values[i]
+        if i < k:
+            at = i
+        elif value < kept[k - 1]:
+            at = k - 1
+        else:
+            continue
+        while at > 0 and kept[at - 1] > value:
+            kept[at] = kept[at - 1]
+            at -= 1
+        kept[at] = value
+    return float(kept[k - 1])
+
+
+@exact_kernel
+def in_order(values: Floats) -> Ints:
+    """Places of the values in order, equal ones as they come."""
+    if len(values) > _FEW:
+        return np.argsort(values, kind="mergesort")
+    order = np.empty(len(values), np.int64)
+    for i in range(len(values)):
+        at = i
+        while at > 0 and values[order[at - 1]] > values[i]:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = i
+    return order
 
 
 @exact_kernel
@@ -270,22 +335,20 @@ def _to_learn_from(series: Series, missing: Missing, able: _Able, back: int, ahe
     A neighbour that lies on the line through the row itself would give away what is to be predicted.
     """
     group, whole, lacking = series.group, able.whole, able.lacking[by]
-    seen = np.flatnonzero(missing.sets[by])
-    at, count, complete = np.empty(len(group), np.int64), 0, 0
-    for row in range(back, len(group) - ahead):
+    seen, n = np.flatnonzero(missing.sets[by]), len(group)
+    at, complete, count, of_complete = np.empty(n, np.int64), np.empty(n, np.int64), 0, 0
+    for row in range(back, n - ahead):
         low, high = row - back, row + ahead
-        if whole[row] and whole[low] and whole[high] and group[low] == group[row] and group[high] == group[row]:
-            at[count] = row
-            count += 1
-            complete += int(lacking[row] == 0)
-    at = at[:count]
-    if complete == count:
-        pass
-    elif complete >= enough(len(seen)):
-        at = at[lacking[at] == 0]
+        # No branches, which would be guessed wrong as often as not; groups are in order.
+        good = int(whole[row]) & int(whole[low]) & int(whole[high]) & int(group[low] == group[high])
+        at[count] = complete[of_complete] = row
+        count += good
+        of_complete += good & int(lacking[row] == 0)
+    if of_complete < count and of_complete < enough(len(seen)):
+        found, seen = learnable(series.known, at[:count], missing.holes, seen)
     else:
-        at, seen = learnable(series.known, at, missing.holes, seen)
-    return at[:: max(1, -(-len(at) // _MOST_ROWS))].copy(), seen
+        found = complete[:of_complete]
+    return found[:: max(1, -(-len(found) // _MOST_ROWS))].copy(), seen
 
 
 @exact_kernel
@@ -361,10 +424,10 @@ def _find_ways(series: Series, missing: Missing, able: _Able) -> tuple[Ints, Int
 
 @exact_kernel
 def _as_they_are(columns: Floats, at: Ints, seen: Ints) -> Floats:
-    found = np.empty((len(at), len(seen)))
-    for i in range(len(at)):
-        for j in range(len(seen)):
-            found[i, j] = columns[seen[j], at[i]]
+    found = np.empty((len(seen), len(at)))
+    for j in range(len(seen)):
+        for i in range(len(at)):
+            found[j, i] = columns[seen[j], at[i]]
     return found
 
 
@@ -383,7 +446,7 @@ def regressed(series: Series, missing: Missing, penalties: Floats, found: Floats
         own, way = order[first[i] : first[i + 1]], ways[i, 3]
         known, seen = _to_learn_from(series, missing, able, ways[i, 0], ways[i, 1], ways[i, 2])
         n, at = len(known), rows[own]
-        learned, through = np.zeros((n, m)), np.full((len(own), m), 0.0 if n else np.nan)
+        learned, through = np.zeros((m, n)), np.full((m, len(own)), 0.0 if n else np.nan)
         if way == ANYWHERE:
             given, asked = _as_they_are(series.columns, known, seen), _as_they_are(series.columns, at, seen)
             p = len(seen)
@@ -397,27 +460,27 @@ def regressed(series: Series, missing: Missing, penalties: Floats, found: Floats
             learned, given = features(series.columns, series.time, known, holes, seen, same[0], same[1])
         if n == 0:
             for j in range(len(own)):
-                found[own[j]] = through[j]
+                found[own[j]] = through[:, j]
             continue
         p = p if n >= SCANT * p else 0
         wanted = _as_they_are(series.columns, known, holes) - learned
-        weights, errors = ridge(np.ascontiguousarray(given[:, :p]), wanted, penalties)
+        weights, errors = ridge(given[:p].copy(), wanted, penalties)
         near = np.empty((len(own), 3 * k), np.int64)
-        if given.shape[1]:
+        if len(given):
             near[:] = nearest_rows(given, asked, 3 * k)
         else:
             near[:] = np.arange(3 * k) * n // (3 * k)
         predicted = np.empty(m)
         for j in range(len(own)):
             for h in range(m):
-                predicted[h] = through[j, h] + weights[p, h]
+                predicted[h] = through[h, j] + weights[p, h]
                 for c in range(p):
-                    predicted[h] += asked[j, c] * weights[c, h]
-            by_first = np.argsort(errors[near[j], 0], kind="mergesort")
+                    predicted[h] += asked[c, j] * weights[c, h]
+            by_first = in_order(errors[0][near[j]])
             for q in range(k):
-                error = errors[near[j, by_first[3 * q + 1]]]
+                similar = near[j, by_first[3 * q + 1]]
                 for h in range(m):
-                    found[own[j], q, h] = predicted[h] + error[h]
+                    found[own[j], q, h] = predicted[h] + errors[h, similar]
     for j in range(len(rows)):
         for h in range(m):
             if gaps[j, h] == 0 and gaps[j, m + h] == 0:  # it is never there
