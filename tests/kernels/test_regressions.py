@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Floats, Ints
 
 
-@given(st.integers(0, 1000), st.integers(1, 40), st.integers(1, 4), st.integers(1, 50))
+@given(st.integers(0, 1000), st.integers(1, 120), st.integers(1, 4), st.integers(1, 60))
 def test_nearest_rows_are_those_of_a_tree(seed: int, n: int, p: int, k: int) -> None:
     chance = np.random.default_rng(seed)
     known, asked = chance.normal(size=(n, p)), chance.normal(size=(3, p))
@@ -26,6 +26,50 @@ def test_nearest_rows_are_those_of_a_tree(seed: int, n: int, p: int, k: int) -> 
     expected = cKDTree(known / scale).query(asked / scale, k=np.arange(1, most + 1))[1]
     assert [sorted(row[:most]) for row in found.tolist()] == [sorted(row) for row in expected.tolist()]
     assert (found == found[:, np.arange(k) % most]).all()
+
+
+@given(st.integers(0, 1000), st.integers(2, 80), st.integers(0, 18), st.integers(1, 2))
+def test_a_ridge_regression_is_that_of_numpy(seed: int, n: int, p: int, m: int) -> None:
+    """With columns that are sums of others, and ones that never vary; each error is of a regression without the row."""
+    chance = np.random.default_rng(seed)
+    columns = chance.normal(size=(p, n)) * 10.0 ** chance.integers(-3, 4, (p, 1)) + chance.normal(size=(p, 1))
+    for j in range(2, p, 3):
+        columns[j] = columns[j - 1] - columns[j - 2]
+    columns[4::6] = 7.0
+    wanted = chance.normal(size=(m, n)) + (columns[:1].sum(axis=0) if seed % 2 else 0.0)
+    weights, errors = ridge(columns, wanted, _PENALTIES)
+    centre, spread = columns.mean(axis=1, keepdims=True), columns.std(axis=1, keepdims=True)
+    varies = spread > 1e-9 * np.abs(centre)
+    unit = np.where(varies, (columns - centre) / np.where(varies, spread, 1.0), 0.0)
+    off = wanted - wanted.mean(axis=1, keepdims=True)
+    tried = []
+    for penalty in _PENALTIES.tolist():
+        inverse = np.zeros((p, p)) if np.isinf(penalty) else np.linalg.inv(unit @ unit.T / n + penalty * np.eye(p))
+        hat = unit.T @ inverse @ unit / n
+        leverage = np.minimum(np.diag(hat) + 1.0 / n, 0.9)
+        tried.append((off - off @ hat) / (1.0 - leverage))
+    costs = [float((each**2).sum()) for each in tried]
+    best = int(np.argmin([np.abs(errors - each).max() for each in tried]))
+    assert costs[best] <= min(costs) * (1.0 + 1e-9)
+    np.testing.assert_allclose(errors, tried[best], rtol=1e-6, atol=1e-9)
+    inside = weights[:p].T @ columns + weights[p][:, None]
+    hats = np.zeros((n, n))
+    if not np.isinf(_PENALTIES[best]):
+        hats = unit.T @ np.linalg.inv(unit @ unit.T / n + _PENALTIES[best] * np.eye(p)) @ unit / n
+    np.testing.assert_allclose(inside, wanted.mean(axis=1, keepdims=True) + off @ hats, rtol=1e-6, atol=1e-6)
+
+
+@given(st.integers(0, 1000), st.integers(1, 600), st.sampled_from([1, 3, 1000]))
+def test_quantiles_of_errors_are_those_of_all_in_order(seed: int, n: int, power: int) -> None:
+    """Of errors with many equal ones, with a few far off, and over so many orders that most of them seem alike."""
+    chance = np.random.default_rng(seed)
+    column = np.round(chance.normal(size=n + 1), 1) ** (power % 7)
+    column[chance.random(n + 1) < 0.01] *= 10.0 ** (power // 4)
+    group, time = np.zeros(n + 1, np.int64), np.arange(n + 1.0)
+    one, none = np.ones(1, np.int64), np.zeros(1, np.int64)
+    found, count = quantiles_of_errors(column, time, group, one, none, 5, 2 * n)
+    assert count[0] == n
+    np.testing.assert_allclose(found[0], np.quantile(np.diff(column), (np.arange(5) + 0.5) / 5), rtol=1e-12, atol=1e-9)
 
 
 @given(st.integers(0, 1000), st.integers(1, 25), st.integers(1, 2), st.integers(0, 3), st.integers(0, 3))

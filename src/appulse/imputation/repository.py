@@ -155,12 +155,6 @@ def units(rows: Floats) -> tuple[Floats, Floats]:
     return low / 2 + high / 2, np.where(half > 0.0, half * (2.0 * share.std(axis=0)), np.inf)
 
 
-def in_deviations(values: Floats, deviation: Floats) -> Floats:
-    """Values as multiples of `units`' deviations, cut off where the square of a distance would overflow."""
-    found: Floats = np.clip(values / deviation, -1e150, 1e150)
-    return found
-
-
 class Constraints:
     """Boxes around objects over some axes, one for each of many rules: (rules, axes) each.
 

@@ -67,17 +67,6 @@ def thinned(values: Floats, counts: Ints, most: int) -> tuple[Floats, Floats]:
     return values[picked], times / most
 
 
-def every_third(samples: Floats) -> Floats:
-    """The middle of every three of (n, 3 * k, attributes) samples, in order of the first attribute: (n, k, attributes).
-
-    So many quantiles are nearly as good as all samples. Of another number of samples it is all of them.
-    """
-    if samples.shape[1] % 3:
-        return samples
-    order = np.argsort(samples[:, :, 0], axis=1, kind="stable")[:, 1::3]
-    return np.take_along_axis(samples, order[:, :, None], axis=1)
-
-
 def expanded(
     values: Floats,
     choices: Callable[[Floats, Ints, Ints], Sequence[Choices]],
@@ -159,9 +148,7 @@ def patterns(missing: NDArray[np.bool_]) -> list[tuple[Ints, Ints]]:
     ordered = packed[order]
     changes = np.flatnonzero((ordered[1:] != ordered[:-1]).any(axis=1)) + 1
     bounds = [0, *changes.tolist(), len(order)]
-    return [
-        (np.flatnonzero(missing[order[begin]]), order[begin:end]) for begin, end in pairwise(bounds) if end > begin
-    ]
+    return [(np.flatnonzero(missing[order[begin]]), order[begin:end]) for begin, end in pairwise(bounds) if end > begin]
 
 
 def _refuse_too_many(sizes: Ints, missing: NDArray[np.bool_]) -> None:

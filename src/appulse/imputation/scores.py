@@ -66,7 +66,7 @@ def pooled(scores: Sequence[Score]) -> Score:
     shares = [score.holes / holes for score in scores]
 
     def mean(values: Iterable[float]) -> float:
-        return sum(map(mul, shares, values))
+        return math.fsum(map(mul, shares, values))
 
     crps, spread = mean(score.crps for score in scores), mean(score.spread for score in scores)
     error = math.sqrt(mean(score.error**2 for score in scores))

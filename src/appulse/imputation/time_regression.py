@@ -159,7 +159,7 @@ class _Series:
         back = np.where(low < 0, 0, rows[:, None] - low)
         ahead = np.where(high < 0, 0, high - rows[:, None])
         sets, by = self._measured_beside(rows)
-        able = np.stack([self._able(holes, columns) for columns in sets])
+        able = self._able(holes, sets)
         series = kernels.Series(self.columns, self.time, self.group, self.known)
         found = np.empty((len(rows), k, len(holes)))
         missing = kernels.Missing(rows, holes, np.column_stack([back, ahead]), able, by)
@@ -167,13 +167,14 @@ class _Series:
         return found
 
     def _able(self, holes: Ints, beside: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which columns to look at: those of the stream, but for the holes, and some beside it; of many the closest."""
+        """Which columns to look at: the stream's, but for the holes, and each set beside it; of many the closest."""
         able = beside.copy()
-        able[: self.there.shape[1]] = True
-        able[holes] = False
+        able[:, : self.there.shape[1]] = True
+        able[:, holes] = False
         if self.likeness is None:
             return able
-        return np.isin(np.arange(len(able)), closest(self.likeness, holes, np.flatnonzero(able)))
+        every = np.arange(able.shape[1])
+        return np.stack([np.isin(every, closest(self.likeness, holes, np.flatnonzero(some))) for some in able])
 
     def _measured_beside(self, rows: Ints) -> tuple[NDArray[np.bool_], Ints]:
         """Few sets of columns of another stream (sets, columns), the first one empty, and which each row is filled by.

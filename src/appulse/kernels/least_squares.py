@@ -49,14 +49,13 @@ def _from_middle(rows: Floats, columns: Ints, scale: Scale) -> Floats:
 def fitted(rows: Floats, seen: Ints, holes: Ints, scale: Scale) -> tuple[Floats, Floats]:
     """Weights (seen + 1, holes), the constant's last, of least squares over rows, and the errors (n, holes)."""
     given, wanted = _from_middle(rows, seen, scale), _from_middle(rows, holes, scale)[:, :-1].copy()
-    weights = np.linalg.lstsq(given, wanted, _EPSILON * max(given.shape))[0]
-    return weights, wanted - given @ weights
+    found = np.empty((given.shape[1], wanted.shape[1]))
+    found[:] = np.linalg.lstsq(given, wanted, _EPSILON * max(given.shape))[0]
+    return found, wanted - given @ found
 
 
 @exact_kernel
-def around(
-    rows: Floats, seen: Ints, holes: Ints, weights: Floats, errors: Floats, near: Ints, scale: Scale
-) -> Floats:
+def around(rows: Floats, seen: Ints, holes: Ints, weights: Floats, errors: Floats, near: Ints, scale: Scale) -> Floats:
     """What is predicted for rows, give or take errors (rows, samples, holes) at the places ``near`` (rows, k).
 
     Samples are every third of these by the first hole, as good as all of them; all, where k is no multiple of three.

@@ -128,48 +128,108 @@ def _centred(columns: Floats) -> tuple[Floats, Floats]:
 
 
 @exact_kernel
+def _tridiagonal(matrix: Floats) -> tuple[Floats, Floats, Floats]:
+    """Diagonal, the one beside it (from 1 on) and Q, so that a symmetric matrix is Q T Q'; it is overwritten.
+
+    By Householder's reflections. To go on to eigenvalues takes several times as long, and nothing here needs them.
+    """
+    p = len(matrix)
+    beside, turn, mirror, moved = np.zeros(p), np.eye(p), np.empty(p), np.empty(p)
+    for k in range(p - 2):
+        own = matrix[k]
+        norm, beyond = own[k + 1] ** 2, 0.0
+        for i in range(k + 2, p):
+            beyond += own[i] ** 2
+        beside[k + 1] = own[k + 1]
+        if beyond <= 1e-32 * (norm + beyond) or beyond == 0.0:
+            continue
+        beside[k + 1] = -np.sqrt(norm + beyond) if own[k + 1] > 0.0 else np.sqrt(norm + beyond)
+        mirror[k + 1] = own[k + 1] - beside[k + 1]
+        mirror[k + 2 :] = own[k + 2 :]
+        scale, across = 2.0 / (mirror[k + 1] ** 2 + beyond), 0.0
+        for i in range(k + 1, p):
+            total = 0.0
+            for j in range(k + 1, p):
+                total += matrix[i, j] * mirror[j]
+            moved[i] = scale * total
+            across += moved[i] * mirror[i]
+        for i in range(k + 1, p):
+            moved[i] -= 0.5 * scale * across * mirror[i]
+        for i in range(k + 1, p):
+            for j in range(k + 1, p):
+                matrix[i, j] -= mirror[i] * moved[j] + moved[i] * mirror[j]
+        for i in range(p):
+            total = 0.0
+            for j in range(k + 1, p):
+                total += turn[i, j] * mirror[j]
+            for j in range(k + 1, p):
+                turn[i, j] -= scale * total * mirror[j]
+    if p > 1:
+        beside[p - 1] = matrix[p - 2, p - 1]
+    return np.diag(matrix).copy(), beside, turn
+
+
+@exact_kernel
+def _solved(diagonal: Floats, beside: Floats, wanted: Floats, penalty: float) -> Floats:
+    """Solutions (p, m) of a tridiagonal system with a penalty on its diagonal; 0 where that is infinite."""
+    found, pivots = np.zeros_like(wanted), np.empty(len(diagonal))
+    if np.isinf(penalty):
+        return found
+    for j in range(len(diagonal)):
+        ratio = beside[j] / pivots[j - 1] if j > 0 else 0.0
+        pivots[j] = diagonal[j] + penalty - ratio * beside[j]
+        found[j] = wanted[j] - ratio * found[j - 1]
+    for j in range(len(diagonal) - 1, -1, -1):
+        if j < len(diagonal) - 1:
+            found[j] -= beside[j + 1] * found[j + 1]
+        found[j] /= pivots[j]
+    return found
+
+
+@exact_kernel
 def ridge(given: Floats, wanted: Floats, penalties: Floats) -> tuple[Floats, Floats]:
     """Weights (columns + 1, m), the constant's last, and the error (m, n) at each row of a regression without it.
 
     Regressed are columns (m, n) on others (p, n). Of several penalties that is taken with the least of these errors.
-    One decomposition of the covariances serves all penalties, and the errors without a row follow from its leverage:
+    The covariances are made tridiagonal once for all penalties, and the errors without a row follow from its leverage:
     no regression is made twice.
     """
     (p, n), m = given.shape, len(wanted)
     columns, centre = _centred(given)
     off, mean = _centred(wanted)
-    scale, values, vectors = np.empty(p), np.zeros(p), np.zeros((p, p))
+    scale, shared = np.empty(p), np.empty((p, p))
     if p > 0:
-        shared = columns @ columns.T / n
-        for j in range(p):
-            scale[j] = np.sqrt(shared[j, j])
-            if scale[j] <= 1e-12 * abs(centre[j]) or scale[j] == 0.0:
-                scale[j] = np.inf  # a column that never varies explains nothing
-        for j in range(p):
-            for i in range(p):
-                shared[i, j] = shared[i, j] / scale[i] / scale[j]
-        values[:], turned = np.linalg.eigh(shared)
-        for j in range(p):
-            vectors[j] = turned[j] / scale[j]
-    across = vectors.T.copy() @ columns
+        shared[:] = columns @ columns.T / n
+    for j in range(p):
+        scale[j] = np.sqrt(shared[j, j])
+        if scale[j] <= 1e-12 * abs(centre[j]) or scale[j] == 0.0:
+            scale[j] = np.inf  # a column that never varies explains nothing
+    for j in range(p):
+        for i in range(p):
+            shared[j, i] = shared[j, i] / scale[i] / scale[j]
+    diagonal, beside, turn = _tridiagonal(shared)
+    for j in range(p):
+        turn[j] /= scale[j]
+    across = turn.T.copy() @ columns
     along = across @ off.T / n
-    squares = across * across / n
     best, least, errors = 0, np.inf, np.empty((m, n))
-    trial, rest = np.empty((m, n)), np.empty(n)
+    trial, rest, so_far, part = np.empty((m, n)), np.empty(n), np.zeros(n), np.zeros(m)
     for t in range(len(penalties)):
-        rest[:] = 1.0 / n
-        trial[:] = 0.0
-        for j in range(p):
-            shrunk = 1.0 / (max(values[j], 0.0) + penalties[t])
-            if shrunk == 0.0:
-                continue
-            square = squares[j]
+        rest[:], trial[:], so_far[:], part[:] = 1.0 / n, 0.0, 0.0, 0.0
+        pivot = np.inf
+        for j in range(0 if np.isinf(penalties[t]) else p):
+            # Forward through the system, for all rows at once: of each its leverage and what is predicted.
+            ratio = beside[j] / pivot
+            pivot = diagonal[j] + penalties[t] - ratio * beside[j]
+            share, turned = 1.0 / (pivot * n), across[j]
             for i in range(n):
-                rest[i] += square[i] * shrunk
+                so_far[i] = turned[i] - ratio * so_far[i]
+                rest[i] += so_far[i] * so_far[i] * share
             for h in range(m):
-                weight, own, line_ = shrunk * along[j, h], trial[h], across[j]
+                part[h] = along[j, h] - ratio * part[h]
+                weight, own = part[h] / pivot, trial[h]
                 for i in range(n):
-                    own[i] += line_[i] * weight
+                    own[i] += so_far[i] * weight
         total = 0.0
         for h in range(m):
             own, apart = trial[h], off[h]
@@ -179,10 +239,8 @@ def ridge(given: Floats, wanted: Floats, penalties: Floats) -> tuple[Floats, Flo
         if total < least:
             best, least = t, total
             errors[:] = trial
-    for j in range(p):
-        along[j] /= max(values[j], 0.0) + penalties[best]
     weights = np.empty((p + 1, m))
-    weights[:p] = vectors @ along
+    weights[:p] = turn @ _solved(diagonal, beside, along, penalties[best])
     weights[p] = mean
     for j in range(p):
         weights[p] -= centre[j] * weights[j]
@@ -196,7 +254,7 @@ def nearest_rows(known: Floats, asked: Floats, k: int) -> Ints:
     Rows are by column, (p, n). All distances are looked at: rows to learn from are few, and a tree of so many
     dimensions would spare none.
     """
-    columns, means = _centred(known)
+    columns, _means = _centred(known)
     own = np.empty_like(asked)
     for j in range(len(known)):
         scale = 1.0 / np.maximum(np.sqrt(np.dot(columns[j], columns[j]) / known.shape[1]), 1e-12)
@@ -352,8 +410,8 @@ def _to_learn_from(series: Series, missing: Missing, able: _Able, back: int, ahe
 
 
 @exact_kernel
-def _way(series: Series, missing: Missing, able: _Able, back: int, ahead: int, by: int) -> tuple[int, int]:
-    """By which set of columns rows with neighbours so far off are filled, and how."""
+def _way(series: Series, missing: Missing, able: _Able, back: int, ahead: int, by: int) -> tuple[int, int, Ints, Ints]:
+    """By which set of columns rows with neighbours so far off are filled, and how; rows and columns to learn from."""
     m = len(missing.holes)
     while True:
         known, seen = _to_learn_from(series, missing, able, back, ahead, by)
@@ -363,12 +421,12 @@ def _way(series: Series, missing: Missing, able: _Able, back: int, ahead: int, b
             fit = len(every) >= SCANT * len(of_all)
             if len(known) < LEAST_ROWS or (len(of_all) > 0 and len(every) >= ROWS_EACH * len(of_all) + LEAST_ROWS):
                 if by == 0 or (len(every) > 0 and fit):
-                    return by, ANYWHERE
+                    return by, ANYWHERE, every, of_all
                 by = 0
                 continue
             way, columns = BY_LINES_ALONE, m
         if by == 0 or len(known) >= SCANT * columns:
-            return by, way
+            return by, way, known, seen[: len(seen) if way == BY_LINES else 0]
         by = 0
 
 
@@ -395,12 +453,16 @@ def _in_kinds(codes: Ints) -> tuple[Ints, Ints]:
 
 
 @exact_kernel
-def _find_ways(series: Series, missing: Missing, able: _Able) -> tuple[Ints, Ints, Ints]:
-    """Ways (n, 4) to fill: gaps, before and after; a set of columns; `BY_LINES` or another; and the rows of each.
+def _find_ways(series: Series, missing: Missing) -> tuple[Ints, Ints, Ints, list[Ints], list[Ints]]:
+    """Ways (n, 4) to fill: gaps, before and after; `BY_LINES` or another; and the place of what is learned from.
+
+    These are followed by the rows of each, and what is learned from: rows, and columns.
 
     Rows to learn from have neighbours as far off for all holes: for each its own there would be few of a kind.
     """
+    able = _able(series, missing)
     m, size, sets = len(missing.holes), len(series.group) + 1, len(missing.sets)
+    learned_from, seen_there, place = [np.empty(0, np.int64)], [np.empty(0, np.int64)], np.empty_like(missing.rows)
     codes = np.empty(len(missing.rows), np.int64)
     for i in range(len(codes)):
         gaps = missing.gaps[i]
@@ -410,7 +472,10 @@ def _find_ways(series: Series, missing: Missing, able: _Able) -> tuple[Ints, Int
         own = order[first[i] : first[i + 1]]
         code = codes[own[0]]
         both, back, ahead = code // sets, code // sets // size, code // sets % size
-        by, way = _way(series, missing, able, back, ahead, code % sets)
+        by, way, known, seen = _way(series, missing, able, back, ahead, code % sets)
+        place[own] = len(learned_from)
+        learned_from.append(known)
+        seen_there.append(seen)
         # What is learned anywhere is the same for all gaps.
         codes[own] = ((0 if way == ANYWHERE else both) * sets + by) * 3 + way
     order, first = _in_kinds(codes)
@@ -418,8 +483,8 @@ def _find_ways(series: Series, missing: Missing, able: _Able) -> tuple[Ints, Int
     for i in range(len(ways)):
         code = codes[order[first[i]]]
         both = code // 3 // sets
-        ways[i, 0], ways[i, 1], ways[i, 2], ways[i, 3] = both // size, both % size, code // 3 % sets, code % 3
-    return ways, order, first
+        ways[i, 0], ways[i, 1], ways[i, 2], ways[i, 3] = both // size, both % size, code % 3, place[order[first[i]]]
+    return ways, order, first, learned_from, seen_there
 
 
 @exact_kernel
@@ -439,19 +504,17 @@ def regressed(series: Series, missing: Missing, penalties: Floats, found: Floats
     similar rows, every third by the first hole.
     """
     rows, holes, gaps = missing.rows, missing.holes, missing.gaps
-    able = _able(series, missing)
-    ways, order, first = _find_ways(series, missing, able)
+    ways, order, first, learned_from, seen_there = _find_ways(series, missing)
     m, k = len(holes), found.shape[1]
     for i in range(len(ways)):
-        own, way = order[first[i] : first[i + 1]], ways[i, 3]
-        known, seen = _to_learn_from(series, missing, able, ways[i, 0], ways[i, 1], ways[i, 2])
+        own, way = order[first[i] : first[i + 1]], ways[i, 2]
+        known, seen = learned_from[ways[i, 3]], seen_there[ways[i, 3]]
         n, at = len(known), rows[own]
         learned, through = np.zeros((m, n)), np.full((m, len(own)), 0.0 if n else np.nan)
         if way == ANYWHERE:
             given, asked = _as_they_are(series.columns, known, seen), _as_they_are(series.columns, at, seen)
             p = len(seen)
         else:
-            seen = seen[: 0 if way == BY_LINES_ALONE else len(seen)]
             p = 2 * len(seen) + m
             same = np.empty((2, n, m), np.int64)
             same[0], same[1] = ways[i, 0], ways[i, 1]
