@@ -23,6 +23,7 @@ from appulse.kernels.geodesic import Earth, to_centred
 from appulse.kernels.moments import Summaries, attained_radius, shapes, summarise
 from appulse.kernels.one_dimension import refine_line
 from appulse.kernels.refine import refine
+from appulse.model.batch import runs_at
 from appulse.model.points import ball_points, normal_points
 from tests.helpers import geodesics, naive
 
@@ -491,14 +492,15 @@ def _unflat(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> list[bytes]:
     return [data[a:b].tobytes() for a, b in pairwise(offsets)]
 
 
-@given(st.lists(st.binary(max_size=9), min_size=1, max_size=8), st.data())
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=8), st.data())
 def test_gathering_picks_strings(values: list[bytes], data: st.DataObject) -> None:
     """In any order, as often as asked, from whatever base runs are counted."""
-    index = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=10))
+    index = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=40))
     offsets, raw = _flat(values)
     wanted = np.array(index, np.int64)
-    assert _unflat(*strings.gather(offsets, raw, wanted)) == [values[i] for i in index]
     base = data.draw(st.integers(0, 1000))
+    taken = runs_at(offsets[:-1] + base, len(raw) + base, base, raw, wanted)
+    assert _unflat(*taken) == [values[i] for i in index]
     runs = strings.gather_runs(offsets[:-1] + base, np.diff(offsets), base, raw, wanted)
     assert _unflat(*runs) == [values[i] for i in index]
 

@@ -9,7 +9,7 @@ import numpy as np
 from appulse.kernels.jit import exact_kernel
 
 if TYPE_CHECKING:
-    from appulse.kernels.arrays import Floats, Hashes, Ints, Whole
+    from appulse.kernels.arrays import ByteArray, Floats, Hashes, Ints, Whole
 
 # Times stay below this (microseconds).
 _MOST_TIME = 2.0**62
@@ -19,7 +19,7 @@ class FewRead(NamedTuple):
     """What is read of a few rows, and room for it."""
 
     time: Ints
-    key: Hashes  # canonical bytes
+    key: Hashes  # canonical bytes; none, where keys are texts
     centre: Floats
     spread: Floats
 
@@ -28,14 +28,15 @@ class FewRead(NamedTuple):
 def read_rows(words: Ints, numbers: Floats, places: Ints, per: Whole, out: FewRead) -> bool:
     """Read rows column by column from memory, seen as ``words`` and as ``numbers``; whether all of them are good.
 
-    ``places`` are those of whole numbers as keys, of times in units of ``per`` microseconds (whole ones, or numbers
-    where ``per`` is negative), of coordinates, and of spreads. Times are in range, the others finite, and no spread is
-    less than 0.
+    ``places`` are those of keys, of which only whole numbers are read, of times in units of ``per`` microseconds (whole
+    ones, or numbers where ``per`` is negative), of coordinates, and of spreads. Times are in range, the others finite,
+    and no spread is less than 0.
     """
     n, d = out.centre.shape
     good = True
-    for i in range(n):
+    for i in range(out.key.shape[0]):
         out.key[i] = _turned(np.uint64(words[places[0] + i]) ^ np.uint64(1 << 63))
+    for i in range(n):
         if per < 0:
             micros = np.rint(numbers[places[1] + i] * np.float64(-per))
             good &= bool(abs(micros) < _MOST_TIME)  # NaN is not
@@ -47,10 +48,34 @@ def read_rows(words: Ints, numbers: Floats, places: Ints, per: Whole, out: FewRe
         for k in range(d):
             out.centre[i, k] = numbers[places[2 + k] + i]
             good &= bool(np.isfinite(out.centre[i, k]))
-        for k in range(places.shape[0] - 2 - d):
+        for k in range(out.spread.shape[1]):
             out.spread[i, k] = numbers[places[2 + d + k] + i]
             good &= bool(np.isfinite(out.spread[i, k])) and out.spread[i, k] >= 0.0
     return good
+
+
+class Keys(NamedTuple):
+    """Keys of some rows, one after the other: their canonical bytes, and where each begins and ends."""
+
+    offsets: Ints
+    data: ByteArray
+
+
+@exact_kernel
+def texts(words: Ints, places: Ints, width: Whole, n: Whole) -> Keys:
+    """Keys that are texts, in memory seen as ``words``: offsets of so many bytes at the first place, texts at the last.
+
+    Their bytes stay where they are.
+    """
+    offsets, data = np.empty(n + 1, np.int64), words.view(np.uint8)
+    halves = words.view(np.int32)
+    for i in range(n + 1):
+        offsets[i] = words[places[0] + i] if width == 8 else np.int64(halves[2 * places[0] + i])
+    first, begin = offsets[0], 8 * places[places.shape[0] - 1]
+    taken = data[begin + first : begin + offsets[n]]
+    for i in range(n + 1):
+        offsets[i] -= first
+    return Keys(offsets, taken)
 
 
 @exact_kernel

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.few import FewRead, read_rows
+from appulse.kernels.few import FewRead, Keys, read_rows, texts
 from appulse.kernels.grid import Grid, link_rest, squared_distances
 from appulse.kernels.jit import exact_kernel
-from appulse.kernels.memory import floats_at, hashes_at, ints_at
+from appulse.kernels.memory import bytes_at, floats_at, hashes_at, ints_at
 from appulse.kernels.newest import newest_two
 from appulse.kernels.sweep import ArrivalRows, Balls, Candidates, Cursor, PairRule, WindowRows, sweep
 
@@ -21,8 +21,9 @@ _CANDIDATES = 1024
 NEVER = -(1 << 62)  # before all times
 #: Numbers of a push to a stream: how many rows, microseconds of a unit of their times, their message in memory (and how
 #: many words it has), times that are late and too far ahead of the clock or of other rows, what is known of its times
-#: (as `newest_two` has it), its window's length, and of the rows the first and last time.
-N, PER, MESSAGE, WORDS, LATE, LIMIT, AHEAD, NEWEST, KEY, RUNNER_UP, MOVES, SPAN, LEAST, MOST = range(14)
+#: (as `newest_two` has it), its window's length, the bytes of an offset of its keys (0 where these are no texts), and
+#: of the rows the first and last time, and the bytes of all keys.
+N, PER, MESSAGE, WORDS, LATE, LIMIT, AHEAD, NEWEST, KEY, RUNNER_UP, MOVES, SPAN, TEXT, LEAST, MOST, BYTES = range(16)
 #: Numbers of a window: where its rows stand, where the keys do, and the places in memory of its columns and its keys.
 BEGIN, END, LINKED, BASE, KEYS_END, VALUES_BEGIN, VALUES_END, KEYS_BASE = range(8)
 ROOM, D, HEADS, DIMS, BY_VARIANCE, COLUMNS, KEYS, MEMORY = 8, 9, 10, 11, 12, 13, 28, 31
@@ -65,7 +66,8 @@ class Columns(NamedTuple):
 class Stand(NamedTuple):
     """Where a window stands: its rows are ``begin`` to ``end``, of which so many are ``linked``.
 
-    ``words`` are the keys of live rows, and of those that come; ``span`` is how long rows are in it, in microseconds.
+    ``words`` are the keys of live rows, and of those that come, unless they are texts; ``span`` is how long rows are in
+    it, in microseconds.
     """
 
     begin: int
@@ -77,8 +79,9 @@ class Stand(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What pairs have to satisfy; ``unknown`` stands for a variance."""
+    """What pairs have to satisfy; ``unknown`` stands for a variance, and a pair has its rows' places for ``texts``."""
 
+    texts: bool
     check_differ: bool
     epsilon: float  # with its tolerance
     most: float  # its square
@@ -87,7 +90,7 @@ class Asked(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Pairs that were found: keys of left rows as words, their times, and so on."""
+    """Pairs that were found: keys of left rows as words, or their places in the window, their times, and so on."""
 
     left_key: Hashes
     left_time: Ints
@@ -107,12 +110,11 @@ class Live(NamedTuple):
 
 
 @exact_kernel
-def in_order(time: Ints, offsets: Ints) -> bool:
-    """Whether rows come in order of time, with keys of eight bytes."""
+def in_order(time: Ints) -> bool:
+    """Whether rows come in order of time."""
     good = True
-    for i in range(time.shape[0]):
-        good &= offsets[i + 1] - offsets[i] == 8
-        good &= i == 0 or time[i] >= time[i - 1]
+    for i in range(1, time.shape[0]):
+        good &= time[i] >= time[i - 1]
     return good
 
 
@@ -231,7 +233,10 @@ def _write(
         j, k = left[i], right[i]
         probability = one.mass[j] * other.mass[k]
         if square[i] <= asked.most and probability >= asked.threshold:
-            pairs.left_key[n], pairs.right_key[n] = one.words[j], other.words[k]
+            if asked.texts:
+                pairs.left_key[n], pairs.right_key[n] = np.uint64(j), np.uint64(k)
+            else:
+                pairs.left_key[n], pairs.right_key[n] = one.words[j], other.words[k]
             pairs.left_time[n], pairs.right_time[n] = one.time[j], other.time[k]
             pairs.distance[n], pairs.probability[n] = np.sqrt(square[i]), probability
             n += 1
@@ -271,46 +276,52 @@ def _window(memory: Ints, cells: Floats) -> Columns:
 
 
 @exact_kernel
-def _keep_keys(memory: Ints, keys: Hashes) -> Hashes:
-    """Put keys behind those of a window; the words of all its live rows, those among them."""
-    n, held = keys.shape[0], memory[VALUES_END] - memory[VALUES_BEGIN]
+def _keep_keys(memory: Ints, keys: Keys) -> Hashes:
+    """Put keys behind those of a window; the words of all its live rows, those among them, unless they are texts."""
+    n, held, more = keys.offsets.shape[0] - 1, memory[VALUES_END] - memory[VALUES_BEGIN], keys.data.shape[0]
     begin = ints_at(memory[KEYS] + 8 * memory[KEYS_END], n)
     length = ints_at(memory[KEYS + 1] + 8 * memory[KEYS_END], n)
-    words = hashes_at(memory[KEYS + 2] + memory[VALUES_BEGIN], held // 8 + n)
+    data = bytes_at(memory[KEYS + 2] + memory[VALUES_END], more)
     for i in range(n):
-        begin[i] = memory[KEYS_BASE] + held + 8 * i
-        length[i] = 8
-        words[held // 8 + i] = keys[i]
-    return words
+        begin[i] = memory[KEYS_BASE] + held + keys.offsets[i]
+        length[i] = keys.offsets[i + 1] - keys.offsets[i]
+    for i in range(more):
+        data[i] = keys.data[i]
+    return hashes_at(memory[KEYS + 2] + memory[VALUES_BEGIN], (held + more) // 8)
 
 
 @exact_kernel
-def _read(asked: Ints, places: Ints, d: Whole) -> tuple[bool, Came, Hashes]:
+def _read(asked: Ints, places: Ints, d: Whole) -> tuple[bool, Came, Keys]:
     """The points of a push to one stream, with their keys, if all are good, in order, neither late nor from the future.
 
     What they show of the stream's times goes into ``asked``.
     """
-    n = asked[N]
+    n, width = asked[N], asked[TEXT]
     words, numbers = ints_at(asked[MESSAGE], asked[WORDS]), floats_at(asked[MESSAGE], asked[WORDS])
-    read = FewRead(np.empty(n, np.int64), np.empty(n, np.uint64), np.empty((n, d)), np.empty((n, 0)))
+    found = np.empty(n if width == 0 else 0, np.uint64)
+    read = FewRead(np.empty(n, np.int64), found, np.empty((n, d)), np.empty((n, 0)))
     good = read_rows(words, numbers, places, asked[PER], read)
     time, zeros = read.time, np.zeros(n, np.int64)
     came = Came(time, np.ones(n), np.zeros(n), read.centre, zeros, zeros)
+    keys = Keys(np.arange(found.shape[0] + 1) * 8, found.view(np.uint8))
+    if width > 0 and n > 0:
+        keys = texts(words, places, width, n)
+    asked[BYTES] = keys.data.shape[0]
     if not good or n == 0:
-        return good, came, read.key
+        return good, came, keys
     for i in range(1, n):
         good &= time[i] >= time[i - 1]
     least, most = time[0], time[n - 1]
     good &= least >= asked[LATE] and most <= asked[LIMIT]
     known = asked[NEWEST : MOVES + 1]
     first = known[0] if known[0] > NEVER else least
-    newest_two(time, np.arange(n + 1) * 8, read.key.view(np.uint8), known)
+    newest_two(time, keys.offsets, keys.data, known)
     asked[LEAST], asked[MOST] = least, most
-    return good and known[0] - first <= asked[AHEAD], came, read.key
+    return good and known[0] - first <= asked[AHEAD], came, keys
 
 
 @exact_kernel
-def _stand(span: Whole, memory: Ints, keys: Hashes) -> Stand:
+def _stand(span: Whole, memory: Ints, keys: Keys) -> Stand:
     """Where a window stands, once it has the keys of the rows that come."""
     words = _keep_keys(memory, keys)
     return Stand(memory[BEGIN], memory[END], memory[LINKED], memory[BASE], span, words)
@@ -319,7 +330,7 @@ def _stand(span: Whole, memory: Ints, keys: Hashes) -> Stand:
 @exact_kernel
 def push_rows(
     came: tuple[Came, Came],
-    keys: tuple[Hashes, Hashes],
+    keys: tuple[Keys, Keys],
     spans: tuple[Whole, Whole],
     memory: Ints,
     cells: Floats,
@@ -367,15 +378,15 @@ def push_points(
 
     ``asked`` and ``memory`` have a row for each stream, whose numbers are named above; the places are those of columns
     within their messages. ``unknown`` stands for a variance. ``tally`` is that of `sweep`, and behind it how many pairs
-    were looked at. Returns how many pairs there are, the words of their keys and times
-    (left, right), and distances and probabilities; less than 0, and nothing has changed, if some row has to go the
-    general way.
+    were looked at. Returns how many pairs there are, the words of their keys (or the places of their rows, if keys are
+    texts) and times (left, right), and distances and probabilities; less than 0, and nothing has changed, if some row
+    has to go the general way.
     """
     d = memory[0, D]
     good, one_came, one_keys = _read(asked[0], left_places, d)
     fine, other_came, other_keys = _read(asked[1], right_places, d)
     if not (good and fine):
         return -1, np.empty((4, 0), np.uint64), np.empty((2, 0))
-    rule = Asked(check_differ, epsilon, epsilon * epsilon, threshold, unknown)
+    rule = Asked(asked[0, TEXT] > 0, check_differ, epsilon, epsilon * epsilon, threshold, unknown)
     spans = asked[0, SPAN], asked[1, SPAN]
     return push_rows((one_came, other_came), (one_keys, other_keys), spans, memory, cells, rule, tally)

@@ -18,7 +18,7 @@ from appulse.kernels.jit import inlined_kernel
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from appulse.kernels.arrays import Floats, Hashes, Ints, Whole
+    from appulse.kernels.arrays import ByteArray, Floats, Hashes, Ints, Whole
 
 
 def _of_address(_context: Any, address: Any) -> Any:
@@ -42,6 +42,13 @@ def ints_at(address: Whole, n: Whole) -> Ints:
 def floats_at(address: Whole, n: Whole) -> Floats:
     """So many numbers."""
     found: Floats = carray(_pointer(address), (n,), np.float64)
+    return found
+
+
+@inlined_kernel
+def bytes_at(address: Whole, n: Whole) -> ByteArray:
+    """So many bytes."""
+    found: ByteArray = carray(_pointer(address), (n,), np.uint8)
     return found
 
 

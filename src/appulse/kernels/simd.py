@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LANES = 16
 _WORD, _INDEX, _BYTE = ir.IntType(32), ir.IntType(64), ir.IntType(8)
 _WORDS = ir.VectorType(_WORD, LANES)
+_BYTES = ir.VectorType(_BYTE, LANES)
 _DOUBLE = ir.DoubleType()
 _DOUBLES = ir.VectorType(_DOUBLE, LANES)
 
@@ -143,6 +144,16 @@ def _shift(_context: Any, target: Any, at: Any, source: Any, begin: Any, many: A
     return types.void(target, types.int64, source, types.int64, types.int64), code
 
 
+def _move(_context: Any, target: Any, at: Any, source: Any, begin: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to, place = (_place(context, builder, signature.args[k], args[k], args[k + 1], _BYTES) for k in (0, 2))
+        builder.store(builder.load(place, align=1), to, align=1)
+        return context.get_dummy_value()
+
+    del at, begin
+    return types.void(target, types.int64, source, types.int64), code
+
+
 def _fma(_context: Any, x: Any, y: Any, z: Any) -> Any:
     def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.fma(*args)
@@ -162,6 +173,9 @@ prefetch = cast("Callable[[NDArray[Any], Whole], None]", intrinsic(_prefetch))
 #: ``shift(target, at, source, begin, many)``: copy so many numbers of 64 bits, which may overlap; the library's way
 #: with a few of them is several times as fast as a loop, whose end no processor foresees.
 shift = cast("Callable[[NDArray[Any], Whole, NDArray[Any], Whole, Whole], None]", intrinsic(_shift))
+
+#: ``move(target, at, source, begin)``: copy 16 bytes.
+move = cast("Callable[[NDArray[Any], Whole, NDArray[Any], Whole], None]", intrinsic(_move))
 
 #: ``lowest(bits)``: the place of the lowest bit that is set; one is.
 lowest = cast("Callable[[Whole | np.uint32], int]", trailing_zeros)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.jit import kernel
-from appulse.kernels.simd import prefetch
+from appulse.kernels.jit import inlined_kernel, kernel
+from appulse.kernels.simd import LANES, move, prefetch
 
 if TYPE_CHECKING:
     from typing import Any
@@ -18,24 +18,46 @@ if TYPE_CHECKING:
 
 # So many names are looked up together; in a table of so many slots or fewer, each by itself.
 _AHEAD, _LARGE = 16, 1 << 14
+# So many runs ahead of the one at hand are fetched from memory.
+_FETCHED = 16
+
+
+@inlined_kernel
+def copy_run(values: NDArray[Any], begin: Whole, many: Whole, out: NDArray[Any], to: Whole) -> None:
+    """Copy a run. Bytes 16 at a time, and what is too many is written over by the next run, if there is room."""
+    if values.itemsize == 1 and begin + many + LANES <= len(values) and to + many + LANES <= len(out):
+        for k in range(0, many, LANES):
+            move(out, to + k, values, begin + k)
+    else:
+        for k in range(many):
+            out[to + k] = values[begin + k]
 
 
 @kernel
-def gather(offsets: Ints, data: NDArray[Any], index: Ints) -> tuple[Ints, NDArray[Any]]:
-    """The runs ``data[offsets[i]:offsets[i + 1]]`` at ``index``, as new (offsets, data)."""
-    n = index.shape[0]
-    out_offsets = np.empty(n + 1, np.int64)
-    out_offsets[0] = 0
+def run_ends(begin: Ints, last: Whole, index: Ints, out: Ints) -> int:
+    """Where the runs at ``index`` begin and end once they stand one after the other; how much there is in all.
+
+    Runs do so where they are: the i-th ends where the next one begins, and the last at ``last``.
+    """
+    n, m, total = index.shape[0], begin.shape[0] - 1, 0
+    out[0] = 0
     for i in range(n):
+        if i + _FETCHED < n:
+            prefetch(begin, index[i + _FETCHED])
         at = index[i]
-        out_offsets[i + 1] = out_offsets[i] + offsets[at + 1] - offsets[at]
-    out = np.empty(out_offsets[n], data.dtype)
+        total += (begin[at + 1] if at < m else last) - begin[at]
+        out[i + 1] = total
+    return int(total)
+
+
+@kernel
+def take_runs(begin: Ints, base: Whole, values: NDArray[Any], index: Ints, ends: Ints, out: NDArray[Any]) -> None:
+    """The runs ``values[begin[i] - base :]`` at ``index`` to where `run_ends` has them; with room for 16 bytes more."""
+    n = index.shape[0]
     for i in range(n):
-        begin = offsets[index[i]]
-        to = out_offsets[i]
-        for k in range(out_offsets[i + 1] - to):
-            out[to + k] = data[begin + k]
-    return out_offsets, out
+        if i + _FETCHED < n:
+            prefetch(values, begin[index[i + _FETCHED]] - base)
+        copy_run(values, begin[index[i]] - base, ends[i + 1] - ends[i], out, ends[i])
 
 
 @kernel
@@ -62,13 +84,10 @@ def gather_runs(begin: Ints, length: Ints, base: int, data: NDArray[Any], index:
     offsets[0] = 0
     for i in range(n):
         offsets[i + 1] = offsets[i] + length[index[i]]
-    out = np.empty(offsets[n], data.dtype)
+    out = np.empty(offsets[n] + LANES, data.dtype)
     for i in range(n):
-        at = begin[index[i]] - base
-        to = offsets[i]
-        for k in range(length[index[i]]):
-            out[to + k] = data[at + k]
-    return offsets, out
+        copy_run(data, begin[index[i]] - base, offsets[i + 1] - offsets[i], out, offsets[i])
+    return offsets, out[: offsets[n]]
 
 
 @kernel

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from appulse.kernels.strings import are_words, gather, take_words
+from appulse.kernels.simd import LANES
+from appulse.kernels.strings import are_words, run_ends, take_runs, take_words
 from appulse.model.room import room
 
 if TYPE_CHECKING:
@@ -132,10 +133,11 @@ class Ragged(Generic[Values]):
             offsets, taken = words_at(values, index)
             return type(self)(offsets, taken)
         if values.ndim == 1:
-            offsets, taken = gather(self.offsets, values, index)
+            offsets, taken = runs_at(self.offsets[:-1], int(self.offsets[-1]), 0, values, index)
             return type(self)(offsets, taken)
         width = int(np.prod(values.shape[1:]))
-        offsets, taken = gather(self.offsets * width, values.reshape(-1), index)
+        first = self.offsets * width
+        offsets, taken = runs_at(first[:-1], int(first[-1]), 0, values.reshape(-1), index)
         return type(self)(offsets // width, taken.reshape(-1, *values.shape[1:]))
 
     def slice(self, begin: int, end: int) -> Self:
@@ -160,6 +162,20 @@ def words_at(values: NDArray[np.uint8], index: NDArray[np.int64]) -> tuple[NDArr
     np.cumsum(offsets, out=offsets)
     take_words(values.view(np.uint64), index, taken)
     return offsets, taken.view(np.uint8)
+
+
+def runs_at(
+    begin: NDArray[np.int64], last: int, base: int, values: NDArray[Any], index: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Of runs, one after the other, that begin at ``values[begin[i] - base]`` those at ``index``: (offsets, values).
+
+    The last run ends at ``last``.
+    """
+    offsets = room(len(index) + 1, np.int64)
+    total = run_ends(begin, last, index, offsets)
+    taken = room(total + LANES, values.dtype)
+    take_runs(begin, base, values, index, offsets, taken)
+    return offsets, taken[:total]
 
 
 class _Kind(NamedTuple):

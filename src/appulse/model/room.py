@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,9 @@ import pyarrow as pa
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
+
+# Bytes that are taken from the memory that the process has.
+_SMALL = 1 << 14
 
 
 def room(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
@@ -18,5 +22,7 @@ def room(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray
     touch costs several times what is done with them. Arrow's pool keeps what is freed for the next array.
     """
     kind = np.dtype(dtype)
-    size = int(np.prod(shape)) * kind.itemsize
+    size = (math.prod(shape) if isinstance(shape, tuple) else shape) * kind.itemsize
+    if size <= _SMALL:
+        return np.empty(shape, kind)
     return np.frombuffer(pa.allocate_buffer(size), kind).reshape(shape)

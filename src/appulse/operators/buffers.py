@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from appulse.kernels.strings import are_words, gather_runs
-from appulse.model.batch import words_at
+from appulse.kernels.strings import are_words
+from appulse.model.batch import runs_at, words_at
+from appulse.model.room import room
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -133,15 +134,18 @@ class Arena:
         arena = cls(values.dtype)
         arena._values, arena._begin = Column.of(values), Column.of(offsets[:-1])
         arena.words = arena.words and are_words(offsets)
-        arena._length = Column.of(_as_words(len(offsets) - 1) if arena.words else np.diff(offsets))
+        arena._length = Column.of(_as_words(len(offsets) - 1) if arena.words else _lengths(offsets))
         arena._place = place
         return arena
 
     def all(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The runs of all live rows, as (offsets, values)."""
-        if self._place is None and self.words:
-            return np.arange(len(self) + 1) * _WORD, self.values
-        return self._taken(np.arange(len(self)) if self._place is None else self._place)
+        if self._place is not None:
+            return self._taken(self._place)
+        values = self.values  # in the order of the rows, from the first live one on
+        if self.words:
+            return np.arange(len(self) + 1) * _WORD, values
+        return np.append(self.begin - self.base, len(values)), values
 
     def settled(self) -> Arena:
         """The same runs in the order of the rows."""
@@ -178,10 +182,10 @@ class Arena:
         self.words = self.words and are_words(offsets)
         self._values.extend(values[offsets[0] : offsets[-1]])
 
-    def reserve(self, n: int) -> None:
-        """Have room for ``n`` words more."""
+    def reserve(self, n: int, size: int) -> None:
+        """Have room for ``n`` runs more, of so many values in all."""
         self._begin.rows.reserve(n)
-        self._values.rows.reserve(n * _WORD)
+        self._values.rows.reserve(size)
 
     @property
     def stand(self) -> tuple[int, int, int, int]:
@@ -194,10 +198,11 @@ class Arena:
         """What there is of begins, lengths and values, live or not."""
         return self._begin.data, self._length.data, self._values.data
 
-    def took(self, n: int) -> None:
-        """``n`` words have been put behind the others, into the room that was reserved for them."""
+    def took(self, n: int, size: int, *, words: bool) -> None:
+        """``n`` runs have been put behind the others, into the room that was reserved for them."""
         self._begin.rows.grow(n)
-        self._values.rows.grow(n * _WORD)
+        self._values.rows.grow(size)
+        self.words = self.words and words
 
     def take(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The runs of some rows, as (offsets, values)."""
@@ -206,8 +211,8 @@ class Arena:
     def _taken(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
         if self.words:
             return words_at(self.values, rows)
-        offsets, values = gather_runs(self.begin, self.length, self.base, self.values, rows)
-        return offsets, values
+        values = self.values
+        return runs_at(self.begin, self.base + len(values), self.base, values, rows)
 
     def drop(self, n: int) -> None:
         """Forget the first ``n`` rows."""
@@ -223,3 +228,9 @@ class Arena:
 def _as_words(n: int) -> NDArray[np.int64]:
     """The lengths of ``n`` words, which take no memory until they are asked for."""
     return np.broadcast_to(np.array(_WORD, np.int64), (n,))
+
+
+def _lengths(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The lengths of runs."""
+    found: NDArray[np.int64] = np.subtract(offsets[1:], offsets[:-1], out=room(len(offsets) - 1, np.int64))
+    return found

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.few_points import MEMORY, Asked, Came, in_order, push_points, push_rows
+from appulse.kernels.few import Keys
+from appulse.kernels.few_points import BYTES, MEMORY, TEXT, WORDS, Asked, Came, in_order, push_points, push_rows
+from appulse.kernels.strings import are_words
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Form
@@ -32,10 +34,14 @@ _WORD = 8  # bytes
 
 
 class FewPairsFound(NamedTuple):
-    """Pairs of a few points: the canonical words of their keys and times (left, right), distances and probabilities."""
+    """Pairs of a few points: the canonical words of their keys and times (left, right), distances and probabilities.
+
+    Keys that are texts are apart from the words.
+    """
 
     words: NDArray[np.uint64]
     figures: NDArray[np.float64]
+    texts: tuple[Bytes, Bytes] | None = None
 
     @property
     def many(self) -> int:
@@ -52,7 +58,7 @@ class FewPairsFound(NamedTuple):
         """The same as any other pairs."""
         n, ((left, left_time), (right, right_time)) = self.many, self.sides
         begin, stream = np.arange(n + 1) * _WORD, np.zeros(n, np.int64)
-        one, two = (Bytes(begin, column.view(np.uint8)) for column in (left, right))
+        one, two = self.texts or (Bytes(begin, column.view(np.uint8)) for column in (left, right))
         return Answers(stream, one, left_time, stream + 1, two, right_time, *self.figures)
 
 
@@ -72,14 +78,14 @@ class FewPoints(JoinWindows):
         self._memory, self._cells = np.zeros((_TWO, MEMORY), np.int64), np.zeros((_TWO, 2))
         self._zeros = np.zeros(FEW, np.int64)
 
-    def has_room(self, d: int, many: Sequence[int]) -> bool:
-        """Whether so many points more for each stream may go the short way."""
+    def has_room(self, d: int, many: Sequence[int], *, texts: bool) -> bool:
+        """Whether so many points more for each stream may go the short way; ``texts``: with keys of any length."""
         return (
             0 < sum(many) <= FEW
             and len(self._stores) == _TWO
             and self._stores[0].d == d
             and not self._by_products_of(d, sum(many))
-            and all(store.takes_points(n) for store, n in zip(self._stores, many, strict=True))
+            and all(store.takes_points(n, texts=texts) for store, n in zip(self._stores, many, strict=True))
         )
 
     def push_few(
@@ -90,7 +96,7 @@ class FewPoints(JoinWindows):
         There `has_room`. ``asked`` is what `appulse.kernels.few_points` has it to be.
         """
         plan, tally = self.plan, np.zeros(5, np.int64)
-        self._reserve(many)
+        self._reserve(many, (asked[:, WORDS] * _WORD).tolist())  # no keys are longer than their message
         found = push_points(
             asked,
             places[0],
@@ -103,7 +109,9 @@ class FewPoints(JoinWindows):
             UNKNOWN,
             tally,
         )
-        return None if found[0] < 0 else self._took(found, many, tally)
+        if found[0] < 0:
+            return None
+        return self._took(found, many, asked[:, BYTES].tolist(), tally, texts=bool(asked[0, TEXT]))
 
     def _few(self, batches: Sequence[tuple[int, int, Objects]]) -> Answers | None:
         """The answers of a few rows, which are kept; None where they have to go the general way."""
@@ -112,20 +120,24 @@ class FewPoints(JoinWindows):
         d = self._stores[0].d
         rows = [_none_of(d), _none_of(d)]
         for own, _, given in batches:
-            if len(rows[own].time) or given.d != d or not in_order(given.time, given.key.offsets):
+            if len(rows[own].time) or given.d != d or not in_order(given.time):
                 return None
             rows[own] = given
         many = [len(given.time) for given in rows]
-        if not self.has_room(d, many):
+        if not self.has_room(d, many, texts=True):
             return None
         plan, tally = self.plan, np.zeros(5, np.int64)
-        self._reserve(many)
+        texts = not all(
+            store.key.words and are_words(given.key.offsets) for store, given in zip(self._stores, rows, strict=True)
+        )
+        sizes = [len(given.key.data) for given in rows]
+        self._reserve(many, sizes)
         came = (self._came(rows[0]), self._came(rows[1]))
-        keys = (_words(rows[0].key), _words(rows[1].key))
+        keys = (Keys(rows[0].key.offsets, rows[0].key.data), Keys(rows[1].key.offsets, rows[1].key.data))
         spans = (plan.windows[0], plan.windows[1])
-        asked = Asked(plan.check_differ, plan.limit, plan.limit**2, plan.threshold, UNKNOWN)
+        asked = Asked(texts, plan.check_differ, plan.limit, plan.limit**2, plan.threshold, UNKNOWN)
         found = push_rows(came, keys, spans, self._memory, self._cells, asked, tally)
-        pairs = self._took(found, many, tally)
+        pairs = self._took(found, many, sizes, tally, texts=texts)
         return pairs.answers() if pairs.many else NO_ANSWERS
 
     def _came(self, rows: Objects) -> Came:
@@ -134,21 +146,24 @@ class FewPoints(JoinWindows):
         differ = self._zeros[:n] if rows.differ is None else self._differs.of(rows.differ, n)
         return Came(rows.time, rows.mass, rows.reach, rows.centre, group, differ)
 
-    def _reserve(self, many: Sequence[int]) -> None:
-        """Have room for so many rows more of each stream."""
-        for store, came, memory, cells in zip(self._stores, many, self._memory, self._cells, strict=True):
-            store.reserve(came, memory, cells)
+    def _reserve(self, many: Sequence[int], sizes: Sequence[int]) -> None:
+        """Have room for so many rows more of each stream, with keys of so many bytes."""
+        for store, came, size, memory, cells in zip(self._stores, many, sizes, self._memory, self._cells, strict=True):
+            store.reserve(came, size, memory, cells)
 
     def _took(
         self,
         found: tuple[Whole, NDArray[np.uint64], NDArray[np.float64]],
         many: Sequence[int],
+        sizes: Sequence[int],
         tally: NDArray[np.int64],
+        *,
+        texts: bool,
     ) -> FewPairsFound:
         """Take note of rows that the windows have now, and of how their pairs were decided."""
         n, words, figures = found
-        for store, came in zip(self._stores, many, strict=True):
-            store.took(came)
+        for store, came, size in zip(self._stores, many, sizes, strict=True):
+            store.took(came, size, texts=texts)
         reached, far, unlikely, _, refined = tally.tolist()
         counts = self.counts
         counts["candidates"] += reached
@@ -157,12 +172,11 @@ class FewPoints(JoinWindows):
         counts["refined"] += refined
         counts["answers"] += int(n)
         self.output.add(int(n))
-        return FewPairsFound(words[:, :n], figures[:, :n])
-
-
-def _words(key: Bytes) -> NDArray[np.uint64]:
-    """Keys of eight bytes."""
-    return key.data[key.offsets[0] : key.offsets[-1]].view(np.uint64)
+        words, keys = words[:, :n], None
+        if texts and n:
+            places = words.view(np.int64)
+            keys = self._stores[0].keys(places[0]), self._stores[1].keys(places[2])
+        return FewPairsFound(words, figures[:, :n], keys)
 
 
 @lru_cache

@@ -200,18 +200,18 @@ class WindowBuffer:
         if len(self.heads):
             self._oversized += int((self.sizes[-n:] > self.cells.cap).sum())
 
-    def takes_points(self, n: int) -> bool:
-        """Whether the short way has room for so many exact points more: all keys are words, and the index stands."""
-        return self.key.words and self.stands(n)
+    def takes_points(self, n: int, *, texts: bool) -> bool:
+        """Whether the short way has room for so many exact points more: the index stands, keys are words or texts."""
+        return (texts or self.key.words) and self.stands(n)
 
-    def reserve(self, n: int, memory: NDArray[np.int64], cells: NDArray[np.float64]) -> None:
-        """Have room for ``n`` exact points more; where the window stands, as `appulse.kernels.few_points` has it.
+    def reserve(self, n: int, size: int, memory: NDArray[np.int64], cells: NDArray[np.float64]) -> None:
+        """Have room for ``n`` exact points more, with keys of ``size`` bytes in all.
 
-        Nothing else changes before `took`.
+        Where the window stands, as `appulse.kernels.few_points` has it; nothing else changes before `took`.
         """
         rows, key = self.rows, self.key
         rows.reserve(n)
-        key.reserve(n)
+        key.reserve(n, size)
         memory[:COLUMNS_FROM] = (rows.begin, rows.end, self.linked, self.base, *key.stand)
         known = (self.time.data, self.heads, self.choice, *key.arrays)
         if self._known is None or any(one is not other for one, other in zip(known, self._known, strict=True)):
@@ -226,12 +226,12 @@ class WindowBuffer:
             memory[COLUMNS_FROM:] = (*sizes, *(array.ctypes.data for array in arrays))
             cells[:] = 1.0 / own.side, own.cap
 
-    def took(self, n: int) -> None:
+    def took(self, n: int, size: int, *, texts: bool) -> None:
         """``n`` exact points have been put behind the rows, into the room that was reserved for them."""
         self._come += n
         self.arrived += n
         self.rows.grow(n)
-        self.key.took(n)
+        self.key.took(n, size, words=not texts)
         self.linked = len(self)
 
     def _extend_some(self, objects: Objects, new: slice) -> None:

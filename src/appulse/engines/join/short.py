@@ -45,7 +45,7 @@ class ShortPushes:
         """The answers that rows complete; None where they have to go the general way."""
         bucket, operator = self._bucket, self._bucket.operator
         call, guards, late = bucket.call, self._arrivals.guards, bucket.late_before(None)
-        asked, places, many, held, d = [], [], [0, 0], [], 0
+        asked, places, many, held, d, text = [], [], [0, 0], [], 0, call.few_pairs.text if call.few_pairs else 0
         for i, encoding in enumerate(call.encodings):
             place, read = _NOWHERE, (0, 1, 0, 0)
             table = tables.get(encoding.name)
@@ -55,12 +55,14 @@ class ShortPushes:
                     return None
                 few, message, place = found
                 held.append(message)  # whose memory stays
+                if few.text != text:
+                    return None
                 many[i], d = len(table), len(few.model.columns)
                 read = many[i], few.per, message.address, message.size // _WORD
             guard, span = guards[i], call.plan.windows[i]
-            asked.append((*read, NEVER if late is None else late, *guard.limits, *guard.known, span, 0, 0))
+            asked.append((*read, NEVER if late is None else late, *guard.limits, *guard.known, span, text, 0, 0, 0))
             places.append(place)
-        if not operator.has_room(d, many):
+        if not operator.has_room(d, many, texts=text > 0):
             return None
         numbers = np.array(asked)
         bucket.begin()
