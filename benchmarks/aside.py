@@ -8,12 +8,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import say
 
-__all__ = ["PACKAGES", "aside", "environment"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["PACKAGES", "Beside", "aside", "environment"]
 
 _HERE = Path(__file__).resolve().parent
 _PATIENCE = 900  # seconds
@@ -56,12 +60,47 @@ def environment(script: str) -> Path:
 def aside(script: str, *given: object) -> dict[str, Any] | None:
     """What a script prints as JSON on its last line; None, with the reason said, where it cannot be had."""
     try:
-        printed = _run([str(environment(script)), str(_HERE / "rivals" / f"{script}.py"), *map(str, given)])
-        found: dict[str, Any] = json.loads(printed.splitlines()[-1])
+        found: dict[str, Any] = json.loads(_run(_command(script, given)).splitlines()[-1])
     except _PROBLEMS as problem:
         say(f"{script} cannot be had: {_reason(problem)}")
         return None
     return found
+
+
+class Beside:
+    """A script that sets itself up while we do, prints a line once it has, and goes on when it is given one."""
+
+    def __init__(self, script: str, *given: object) -> None:
+        self._script, self._running, self._said = script, None, tempfile.TemporaryFile("w+")  # noqa: SIM115
+        try:
+            command, pipe = _command(script, given), subprocess.PIPE
+            self._running = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._said, text=True)
+        except _PROBLEMS as problem:
+            say(f"{script} cannot be had: {_reason(problem)}")
+
+    def wait(self) -> None:
+        """Until it is set up, so that it takes no more time from others."""
+        if self._running is not None and self._running.stdout is not None:
+            self._running.stdout.readline()
+
+    def result(self) -> dict[str, Any] | None:
+        """As `aside`, of what it does from now on."""
+        if self._running is None:
+            return None
+        try:
+            printed, _ = self._running.communicate("\n", timeout=_PATIENCE)
+            found: dict[str, Any] = json.loads(printed.splitlines()[-1])
+        except _PROBLEMS:
+            self._running.kill()
+            self._said.seek(0)
+            said = self._said.read().splitlines() or ["it ended"]
+            say(f"{self._script} cannot be had: {said[-1]}")
+            return None
+        return found
+
+
+def _command(script: str, given: Sequence[object]) -> list[str]:
+    return [str(environment(script)), str(_HERE / "rivals" / f"{script}.py"), *map(str, given)]
 
 
 def _reason(problem: Exception) -> str:

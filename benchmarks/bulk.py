@@ -19,6 +19,8 @@ after a first run of each: of five runs, or three if these take a second or more
 * ``spark_batch_vs_sedona``: on Spark, 2 x 1,000,000 points of a unit square, 400 a second, within 0.002 and 10 seconds,
   from Parquet to Parquet: Sedona's seconds, with time slots folded into x, over ours; by the wall, the best of two runs
   after a first one.
+* ``texts_of_numbers``, by ``--only keys``: our time with texts as keys over our time with whole numbers: two whole
+  tables, pushes of 65,536 rows and of one row, the worst of the three.
 * ``push_20_us``, ``pushes_per_second``, ``push_p99_over_p50``: a join by hand that holds 10,000 rows: microseconds of a
   push of 20 rows, pushes of one row a second, and how much longer the slowest in a hundred takes.
 """
@@ -47,7 +49,7 @@ import pyarrow.parquet as pq
 from scipy.spatial import cKDTree
 
 import appulse as ap
-from benchmarks.aside import aside
+from benchmarks.aside import Beside, aside
 from benchmarks.harness import arguments, report, say, scratch
 
 if TYPE_CHECKING:
@@ -121,11 +123,14 @@ def trees(case: Case) -> pa.Table:
 def spent(call: Callable[[], Any]) -> float:
     """The median seconds of processor time, of all threads."""
     took: list[float] = []
+    gc.collect()
+    gc.freeze()  # so that no collection between runs looks at all that there is: it would take longer than most runs
     while len(took) < _FEWEST or (len(took) < _RUNS and sum(took) < _ENOUGH):
         gc.collect()
         begun = time.process_time()
         call()
         took.append(time.process_time() - begun)
+    gc.unfreeze()
     return statistics.median(took)
 
 
@@ -229,22 +234,24 @@ def on_spark(folder: Path) -> Figures:
         t = np.sort(chance.uniform(0.0, n / 400.0, n))
         columns = {"k": np.arange(n), "t": t, "x": chance.random(n), "y": chance.random(n)}
         pq.write_table(pa.table(columns), path)
-    spark, took = ap.session(2), []
+    other = Beside("sedona_pairs", *paths, folder / "theirs", epsilon, window, 2)
+    spark, took = ap.session(2), list[float]()
+    other.wait()
     for _ in range(3):
         begun = time.perf_counter()
         streams = [ap.Stream(spark.read.parquet(str(p)), key="k", time="t", value=ap.Exact("x", "y")) for p in paths]
-        found = ap.similarity_join(*streams, epsilon=epsilon, probability=1.0, window=window)
-        found.write.mode("overwrite").parquet(str(folder / "ours"))
+        answers = ap.similarity_join(*streams, epsilon=epsilon, probability=1.0, window=window)
+        answers.write.mode("overwrite").parquet(str(folder / "ours"))
         took.append(time.perf_counter() - begun)
     spark.stop()
-    other = aside("sedona_pairs", *paths, folder / "theirs", epsilon, window, 2)
-    if other is None:
+    found = other.result()
+    if found is None:
         return {"spark_batch_vs_sedona": None}
     own, theirs = pq.read_table(folder / "ours"), pq.read_table(folder / "theirs")
     if not np.array_equal(pairs_of(own, "left_key", "right_key"), pairs_of(theirs, "l", "r")):
         raise RuntimeError("Sedona finds other pairs")
-    say(f"Spark, {len(own):,} pairs: ours {min(took[1:]):.2f} s, Sedona {other['seconds']:.2f} s")
-    return {"spark_batch_vs_sedona": other["seconds"] / min(took[1:])}
+    say(f"Spark, {len(own):,} pairs: ours {min(took[1:]):.2f} s, Sedona {found['seconds']:.2f} s")
+    return {"spark_batch_vs_sedona": found["seconds"] / min(took[1:])}
 
 
 def memory(folder: Path) -> Figures:
@@ -266,11 +273,16 @@ def memory(folder: Path) -> Figures:
     return {"rss_of_window": peaks[1] / peaks[0]}
 
 
-def by_hand(n: int) -> ap.SimilarityJoin:
-    """A join that holds 10,000 rows a stream, and goes on holding as many."""
+def as_it_is(table: pa.Table) -> pa.Table:
+    """The same rows."""
+    return table
+
+
+def by_hand(n: int, kind: Callable[[pa.Table], pa.Table] = as_it_is) -> ap.SimilarityJoin:
+    """A join that holds so many rows a stream, of some ``kind``, and goes on holding as many."""
     streams = [ap.Stream(None, key="k", time="t", value=ap.Exact("x", "y"), name=name) for name in "ab"]
     held = ap.SimilarityJoin(*streams, epsilon=_EPSILON, probability=1.0, window=n / 1000.0)
-    held.push(**{name: _rows(0, n, seed) for seed, name in enumerate("ab")})
+    held.push(**{name: kind(_rows(0, n, seed)) for seed, name in enumerate("ab")})
     return held
 
 
@@ -303,8 +315,43 @@ def pushes(times: int) -> Figures:
     return {"push_20_us": usual, "pushes_per_second": 1.0 / p50, "push_p99_over_p50": p99 / p50}
 
 
+def named(table: pa.Table) -> pa.Table:
+    """The same rows, with texts as keys."""
+    return table.set_column(0, "k", pa.array([f"vessel-{key:07}" for key in table["k"].to_pylist()]))
+
+
+def keys() -> Figures:
+    """Whole numbers as keys and texts, taking turns."""
+    ratios, kinds = list[float](), (as_it_is, named)
+    left, right = points(500_000, 2, 10.0, 0), points(500_000, 2, 10.0, 1)
+    cases = [Case(kind(left), kind(right), 2, 2.0 * _SPAN) for kind in kinds]
+    took = [[_of(partial(join, case)) for case in cases] for _ in range(6)]
+    ratios.append(_ratio("whole tables", took[1:]))
+    for n, times in ((65_536, 8), (1, 2_000)):
+        first = max(n, 10_000)
+        held, took = [by_hand(first, kind) for kind in kinds], []
+        for i in range(times):
+            pushed = {name: _rows(first + n * i, n, seed) for seed, name in enumerate("ab")}
+            given = [{name: kind(rows) for name, rows in pushed.items()} for kind in kinds]
+            took.append([_of(partial(one.push, **rows)) for one, rows in zip(held, given, strict=True)])
+        ratios.append(_ratio(f"pushes of {n:,}", took[times // 4 :]))
+    return {"texts_of_numbers": max(ratios)}
+
+
+def _of(call: Callable[[], Any]) -> float:
+    begun = time.process_time()
+    call()
+    return time.process_time() - begun
+
+
+def _ratio(what: str, took: list[list[float]]) -> float:
+    one, other = (statistics.median(own) for own in zip(*took, strict=True))
+    say(f"{what}: numbers {1e6 * one:,.0f} us, texts {1e6 * other:,.0f} us, {other / one:.2f} times")
+    return float(other / one)
+
+
 def main() -> None:
-    """All parts, or those named by ``--only``."""
+    """All parts but the one of keys, or those named by ``--only``."""
     asked = arguments((__doc__ or "").splitlines()[0])
     parts: dict[str, Callable[[Path], Figures]] = {
         "tables": whole_tables,
@@ -315,7 +362,9 @@ def main() -> None:
         "spark": on_spark,
         "pushes": lambda _: pushes(2_000 if asked.quick else 20_000),
     }
-    wanted = list(parts) if asked.only is None else asked.only.split(",")
+    usual = list(parts)
+    parts["keys"] = lambda _: keys()
+    wanted = usual if asked.only is None else asked.only.split(",")
     figures: Figures = {}
     with scratch() as folder:
         for name in wanted:

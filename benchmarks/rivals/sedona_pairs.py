@@ -4,8 +4,9 @@
 
 The rows have ``k``, ``t``, and ``x`` and ``y`` within a unit square. As an expert writes it: slots of time are moved
 apart along x, and the right rows stand in the slots before and after theirs, too, so that the index of points also
-leaves out what is far in time. Prints the seconds of the best of two runs after a first one, or of those begun in the
-first ten seconds. ``out`` has ``l`` and ``r``, the keys of pairs.
+leaves out what is far in time. Prints a line once it is set up, and goes on when it is given one, so that other work
+may be done in between; then the seconds of the best of two runs after a first one, or of those begun in the first ten
+seconds. ``out`` has ``l`` and ``r``, the keys of pairs.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def main(left: str, right: str, out: str, epsilon: str, window: str, cores: str)
     for name, path in (("one", left), ("other", right)):
         spark.read.parquet(path).createOrReplaceTempView(name)
     query = QUERY.format(apart=APART, window=window, epsilon=epsilon)
+    print("ready", flush=True)
+    sys.stdin.readline()
     seconds: list[float] = []
     while len(seconds) < 3 and sum(seconds[1:]) < ENOUGH:
         begun = time.perf_counter()
