@@ -25,6 +25,7 @@ from appulse.engines.encounters.bucket import LocalEncounters
 from appulse.engines.encounters.call import EncounterSettings, resolve_encounters
 from appulse.engines.fences.call import FenceSettings, resolve_fences
 from appulse.engines.fences.local import LocalFences
+from appulse.engines.imputing import bound, chosen_for, filled_table
 from appulse.engines.join.assign import AssignSettings, LocalAssign, resolve_assign
 from appulse.engines.join.call import JoinCall, JoinSettings, resolve
 from appulse.engines.join.local import LocalJoin
@@ -246,6 +247,16 @@ def _impute(table: pa.Table) -> None:
             encode(lost, call.encodings[0])  # as on Spark, where no row waits
 
 
+def _choose(_: pa.Table) -> None:
+    """What ``"auto"`` chooses among, by rows that are alike and miss something here and there."""
+    at = np.arange(60)
+    values = {name: np.sin(at / 9 + k) for k, name in enumerate("xy")}
+    holes = {name: pa.array(of, mask=at % 7 == k) for k, (name, of) in enumerate(values.items())}
+    rows = pa.table({"id": at, "ts": at * 1.0, **holes})
+    stream = Stream(rows, key="id", time="ts", value=Incomplete("x", "y"))
+    filled_table(rows, stream, bound(chosen_for("auto", stream, rows), Incomplete("x", "y")))
+
+
 def _aggregate(table: pa.Table) -> None:
     stream = Stream(None, key="id", time="ts", value=Samples("t", weights="w"))
     for window in (TimeWindow(1), UncertainCountWindow(3, 0.9)):
@@ -361,7 +372,7 @@ def _fence(table: pa.Table) -> None:
 
 
 # Those that take longest to compile come first; what imputes needs what joins.
-_PARTS = (_similar, _watch, _fence, _meet, _associate, _measure, _aggregate, _sense, _match, _impute)
+_PARTS = (_similar, _watch, _fence, _choose, _meet, _associate, _measure, _aggregate, _sense, _match, _impute)
 
 if __name__ == "__main__":
     compile_all()
