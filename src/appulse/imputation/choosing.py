@@ -230,8 +230,10 @@ class AutoImputer:
         """Whether rules may be worth their search: where the nearest rows, which cost little, have done best so far."""
         if self.rules is not None or "dependencies" in said or "nearest" not in said:
             return True
-        known = {name: _score(of).crps for name, of in said.items() if name not in self.dropped}
-        return known.get("nearest", np.inf) <= min(known.values(), default=0.0)
+        if "nearest" in self.dropped:
+            return False
+        nearest = _score(said["nearest"]).crps
+        return all(nearest <= _score(of).crps for name, of in said.items() if name not in self.dropped)
 
     def _known(
         self, attributes: Sequence[str], repository: Repository | None, masked: Floats, taken: Floats

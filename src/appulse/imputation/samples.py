@@ -90,19 +90,23 @@ def expanded(
         if instances is not None and parts:
             most = max(1, int(instances ** (1.0 / len(parts)) + 1e-9))
             parts = [part.thinned(most) for part in parts]
-        over = _combined(parts, len(rows)) > MOST_COMBINED
+        combined = _combined(parts, len(rows))
+        over = combined > MOST_COMBINED
         if over.any() and (together is None or len(parts) < 2):
             raise BadArgument(
-                f"A row with {len(holes)} holes has {_combined(parts, len(rows)).max():,.0f} combinations of what may "
+                f"A row with {len(holes)} holes has {combined.max():,.0f} combinations of what may "
                 "stand there. Fill them together (joint=True), or cap them (instances=10_000)."
             )
+        if not over.any():
+            known.append((rows, parts))
+            continue
         if not over.all():
             known.append((rows[~over], [part.filter(~over) for part in parts]))
-        if over.any() and together is not None:
+        if together is not None:
             known.append((rows[over], list(together(values[rows[over]], holes, rows[over]))))
     for rows, parts in known:
         for part in parts:
-            way[np.ix_(rows, part.columns)] = part.way[:, None]
+            way[rows[:, None], part.columns] = part.way[:, None]
         sizes[rows] = _combined(parts, len(rows)).astype(np.int64)
     _refuse_too_many(sizes, missing)
     first = np.concatenate([[0], np.cumsum(sizes)])
@@ -136,7 +140,9 @@ def evenly(values: Floats, samples: Callable[[Ints, Ints], Floats], wanted: NDAr
 
 def _combined(parts: Sequence[Choices], n: int) -> Floats:
     """How many combinations each of n rows has."""
-    found: Floats = np.prod([np.ones(n), *(part.count.astype(np.float64) for part in parts)], axis=0)
+    found = np.ones(n)
+    for part in parts:
+        found *= part.count
     return found
 
 
@@ -148,7 +154,7 @@ def patterns(missing: NDArray[np.bool_]) -> list[tuple[Ints, Ints]]:
     ordered = packed[order]
     changes = np.flatnonzero((ordered[1:] != ordered[:-1]).any(axis=1)) + 1
     bounds = [0, *changes.tolist(), len(order)]
-    return [(np.flatnonzero(missing[order[begin]]), order[begin:end]) for begin, end in pairwise(bounds) if end > begin]
+    return [(missing[order[begin]].nonzero()[0], order[begin:end]) for begin, end in pairwise(bounds) if end > begin]
 
 
 def _refuse_too_many(sizes: Ints, missing: NDArray[np.bool_]) -> None:
