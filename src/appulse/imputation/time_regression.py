@@ -109,14 +109,16 @@ class _Series:
 
     def __init__(self, values: Floats, time: Floats, group: Ints) -> None:
         self.values, self.time, self.group = values, time, group
-        self.before, self.after = neighbours(values, time.astype(np.int64), group)
+        before, after = neighbours(values, time.astype(np.int64), group)
         at = np.broadcast_to(np.arange(len(values))[:, None], values.shape)
-        low, high = np.where(self.before < 0, at, self.before), np.where(self.after < 0, at, self.after)
+        back, ahead = np.where(before < 0, 0, at - before), np.where(after < 0, 0, after - at)
+        #: How many rows before and after each value its neighbours are, (n, 2 * d); 0: there is none.
+        self.gaps = np.column_stack([back, ahead])
         #: Without holes: what is missing lies on the line between its neighbours; 0 where an attribute never is there.
         self.there = ~np.isnan(values)
         self.whole = np.column_stack(
             [
-                self._line(np.nan_to_num(values[:, [k]]), at[:, k], at[:, k] - low[:, k], high[:, k] - at[:, k])
+                self._line(np.nan_to_num(values[:, [k]]), at[:, k], back[:, k], ahead[:, k])
                 for k in range(values.shape[1])
             ]
         )
@@ -155,14 +157,12 @@ class _Series:
 
     def samples(self, rows: Ints, holes: Ints, k: int) -> Floats:
         """What the holes of some rows, all with the same ones, may be together, (n, k, holes)."""
-        low, high = self.before[rows][:, holes], self.after[rows][:, holes]
-        back = np.where(low < 0, 0, rows[:, None] - low)
-        ahead = np.where(high < 0, 0, high - rows[:, None])
+        gaps = self.gaps[rows[:, None], np.concatenate([holes, holes + self.there.shape[1]])]
         sets, by = self._measured_beside(rows)
         able = self._able(holes, sets)
         series = kernels.Series(self.columns, self.time, self.group, self.known)
         found = np.empty((len(rows), k, len(holes)))
-        missing = kernels.Missing(rows, holes, np.column_stack([back, ahead]), able, by)
+        missing = kernels.Missing(rows, holes, gaps, able, by)
         kernels.regressed(series, missing, _PENALTIES, found)
         return found
 
