@@ -108,8 +108,9 @@ class WholeJoin:
         self._sides = [(0, 0)] if join.plan.self_join else list(itertools.combinations(n, 2))
         self._report()
         if self._per_row >= _MOVED_FROM:
-            for store in self._stores:
-                store.key = store.key.settled()
+            keys = workers.map(lambda store: store.key.settled(), self._stores)
+            for store, key in zip(self._stores, keys, strict=True):
+                store.key = key
 
     def answers(self, finish: Callable[[Answers], T]) -> list[T]:
         """What ``finish`` makes of the answers, part by part; where partners are counted, rows leave with theirs."""
@@ -127,10 +128,9 @@ class WholeJoin:
         many = self._per_row >= _PLAIN_FROM
         return many and usual and plan.points_only and all(is_one(store.mass.view) for store in self._stores)
 
-    @property
-    def stores(self) -> Sequence[WindowBuffer]:
-        """The tables, each in the order of its cells."""
-        return self._stores
+    def of_stores(self, do: Callable[[int, WindowBuffer], T]) -> list[T]:
+        """What ``do`` makes of each table, in the order of its cells, and of its number."""
+        return self._workers.map(lambda one: do(*one), list(enumerate(self._stores)))
 
     def points(self, labels: Sequence[Labelled], finish: Callable[[Points], T]) -> list[T]:
         """As `answers`, of a `plain` join; ``labels`` are of the rows of `stores`."""

@@ -24,9 +24,8 @@ def tables_of(whole: WholeJoin, call: JoinCall) -> list[pa.Table]:
     """A table for each part. Of points, keys and times are looked up once a row, and not once a pair."""
     if not whole.plain or call.imputes or any(encoding.behind for encoding in call.encodings):
         return whole.answers(lambda answers: to_table(answers, call))
-    stores = whole.stores
-    keys = [_Words(decode(Bytes(*store.key.all()), call.key_type)) for store in stores]
-    times = [_Words(times_of(store.time.view, np.full(len(store), i), call)) for i, store in enumerate(stores)]
+    keys = whole.of_stores(lambda _, store: _Words(decode(Bytes(*store.key.all()), call.key_type)))
+    times = whole.of_stores(lambda i, store: _Words(times_of(store.time.view, np.full(len(store), i), call)))
     same = _Repeated()
     labels = [Labelled(key.words, time.words) for key, time in zip(keys, times, strict=True)]
 
