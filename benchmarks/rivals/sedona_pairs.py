@@ -42,7 +42,8 @@ def main(left: str, right: str, out: str, epsilon: str, window: str, cores: str)
         spark.read.parquet(path).createOrReplaceTempView(name)
     query = QUERY.format(apart=APART, window=window, epsilon=epsilon)
     print("ready", flush=True)
-    sys.stdin.readline()
+    if not sys.stdin.readline():  # the process that started it has ended
+        return
     seconds: list[float] = []
     while len(seconds) < 3 and sum(seconds[1:]) < ENOUGH:
         begun = time.perf_counter()
