@@ -90,12 +90,23 @@ def refused(spark: Any, folder: Path) -> None:
         ap.start(result, sink, checkpoint=f"{folder}/limited", max_state=50).awaitTermination()
 
 
+def tables(spark: Any, folder: Path) -> None:
+    """Write a Delta table, and go on after more rows came."""
+    for how in ({"trigger": {"availableNow": True}}, {"drain": True}):
+        sinks = [("delta", {"path": f"{folder}/{name}"}) for name in ("pairs", "refused")]
+        ap.start(joined(spark, folder / "in"), *sinks, checkpoint=f"{folder}/checkpoint", **how).awaitTermination()
+        more: pa.Table = pq.read_table(folder / "more.parquet")
+        pq.write_table(more, folder / "in" / "more.parquet")
+    for name in ("pairs", "refused"):
+        spark.read.format("delta").load(f"{folder}/{name}").coalesce(1).write.parquet(f"{folder}/{name}-read")
+
+
 def _start(result: Any, folder: Path, **how: Any) -> Any:
     sinks = ("parquet", {"path": f"{folder}/started"}), ("json", {"path": f"{folder}/rejects"})
     return ap.start(result, *sinks, checkpoint=f"{folder}/started-checkpoint", **how)
 
 
-STEPS = {step.__name__: step for step in (answers, starts, goes_on, refused)}
+STEPS = {step.__name__: step for step in (answers, starts, goes_on, refused, tables)}
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from unittest.mock import Mock
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
@@ -171,6 +172,24 @@ def test_start_refuses_what_connect_cannot_do(server: ConnectServer, tmp_path: P
     (tmp_path / "in").mkdir()
     pq.write_table(rows(), tmp_path / "in" / "rows.parquet")
     does("refused", server, tmp_path)
+
+
+@pytest.mark.long
+def test_a_table_of_delta_has_each_pair_once(tmp_path: Path, expected: dict[tuple[int, int], float]) -> None:
+    if not pyspark.__version__.startswith("4.2"):
+        pytest.skip(f"Delta has no release for Spark {pyspark.__version__}")
+    pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'pyspark[connect]'")
+    from benchmarks.servers import DELTA, DELTA_SETTINGS, ConnectServer, jars
+
+    (tmp_path / "in").mkdir()
+    pq.write_table(rows()[:200], tmp_path / "in" / "rows.parquet")
+    pq.write_table(rows()[200:], tmp_path / "more.parquet")
+    settings = DELTA_SETTINGS | {"spark.jars": ",".join(map(str, jars(DELTA)))}
+    with ConnectServer(tmp_path / "server", settings) as running:
+        does("tables", running, tmp_path)
+    assert pairs(pq.read_table(tmp_path / "pairs-read")) == pytest.approx(expected)
+    assert len(pq.read_table(tmp_path / "pairs-read")) == len(expected)
+    assert pq.read_table(tmp_path / "refused-read")["key"].to_pylist() == [7]
 
 
 def pairs(table: pa.Table) -> dict[tuple[int, int], float]:
