@@ -57,6 +57,27 @@ def test_what_tells_an_attribute_is_found() -> None:
     assert ours.holes == 300
 
 
+def test_a_rule_has_pairs_of_close_rows(tmp_path: Path) -> None:
+    """Whole hours are an hour apart: no two rows are as close as the narrowest widths that are tried."""
+    hour = np.arange(2000)
+    table = pa.table({"hour": hour, "v": np.sin(hour / 50) + np.random.default_rng(0).normal(0, 0.01, 2000)})
+    found = discovered(table)
+    assert {one.rule.dependent for one in found} == {"v"}
+    assert ap.discover_dependencies(table) == [one.rule for one in found]
+    known = table.to_pandas()
+    for one in found:
+        close = np.ones((2000, 2000), bool)
+        for name, width in one.rule.determinants:
+            own = known[name].to_numpy()
+            close &= np.abs(own[:, None] - own) <= width + 1e-9 * max(1.0, width)
+        assert one.pairs == close.sum() - 2000 >= LEAST_PAIRS
+        assert one.support == pytest.approx(one.pairs / (2000 * 1999))
+    file, rules = tmp_path / "hours.csv", tmp_path / "rules.toml"
+    csv.write_csv(table, file)
+    assert CliRunner().invoke(app, ["discover", str(file), "--out", str(rules)]).exit_code == 0
+    assert len(from_toml(rules)) == len(found)
+
+
 numbers = st.integers(-4, 4).map(lambda i: i / 2)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.errors import BadArgument
-from appulse.imputation.conditions import conditions
+from appulse.imputation.conditions import LEAST_PAIRS, conditions
 from appulse.imputation.dependencies import DifferentialDependency, within
 from appulse.imputation.lattice import MOST_RULES
 from appulse.imputation.repository import Constraints, Index, Repository
@@ -35,14 +35,16 @@ _GAIN = 0.98
 class Discovery:
     """A rule with what speaks for it.
 
-    ``support`` is the share of pairs of rows that are close, ``confidence`` of those the share that agrees;
-    ``tightness`` the tolerance against that of all pairs, close or not, at the same confidence: the smaller the better.
+    ``support`` is the share of pairs of rows that are close, ``pairs`` how many were looked at, ``confidence`` of those
+    the share that agrees; ``tightness`` the tolerance against that of all pairs, close or not, at the same confidence:
+    the smaller the better.
     """
 
     rule: DifferentialDependency
     support: float
     confidence: float
     tightness: float
+    pairs: int
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -62,7 +64,8 @@ def discovered(
     for rows that lack the others. The tolerance of a rule is the least that holds for the share
     ``confidence`` of close pairs: of all of them, or of a sample and then a little wider where there are many.
     ``conditional`` adds rules with a range, where they hold much more tightly (`conditions`), as far as rules can be
-    combined. ``progress`` is called for each attribute.
+    combined. Rules of which fewer than `LEAST_PAIRS` (ordered) pairs of close rows speak are left out. ``progress`` is
+    called for each attribute.
     """
     known = repository if isinstance(repository, Repository) else Repository(repository, columns)
     names = tuple(known.names if columns is None else columns)
@@ -71,7 +74,8 @@ def discovered(
     found = []
     for dependent in names:
         others = tuple(name for name in names if name != dependent and np.ptp(known[name]) > 0.0)
-        rules = [described(known, close, dependent, confidence) for close in determinants(known, dependent, others)]
+        drafts = [described(known, close, dependent, confidence) for close in determinants(known, dependent, others)]
+        rules = [one for one in drafts if one.pairs >= LEAST_PAIRS]
         if conditional:
             rules += _conditional(known, rules, confidence)
         found += rules
@@ -210,7 +214,8 @@ def described(
     looked_at = n if found.sampled is None else found.sampled
     pairs = looked_at * (n - 1)
     every = _all_pairs(repository[dependent], confidence)
-    return Discovery(rule, found.close / pairs if pairs else 0.0, found.confidence, tolerance / every if every else 1.0)
+    support = found.close / pairs if pairs else 0.0
+    return Discovery(rule, support, found.confidence, tolerance / every if every else 1.0, found.close)
 
 
 def _tolerance(
