@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.imputation.choosing import _copies, _lacking_too, _taken_out
+from appulse.imputation.choosing import _copies, _lacking_too, _rows_taken_out, _taken_out
 from appulse.imputation.learning import learnable
 from appulse.imputation.samples import patterns
 from tests.imputation.test_discovery import stream_of
@@ -298,3 +298,124 @@ def test_auto_says_where_nothing_fills() -> None:
     with pytest.raises(ap.BadArgument, match="No imputer has been chosen"):
         ap.AutoImputer().bind("a")
     assert ap.impute(stream_of(values, np.ones((4, 1), bool)), "auto").frame.num_rows == 4
+
+
+# --- rows that lack everything ----------------------------------------------------------------------------------
+
+
+def daily(n: int, seed: int = 0) -> tuple[Any, Any]:
+    """Two attributes that go with the hour of the day and with each other, and rows that are lost."""
+    chance = np.random.default_rng(seed)
+    x = 10 * np.sin(np.arange(n) / 24 * 2 * np.pi) + chance.normal(0, 0.3, n)
+    return np.column_stack([x, 2 * x + chance.normal(0, 0.3, n)]), chance.random(n) < 0.3
+
+
+def off_at(stream: Any, imputer: Any, truth: Any, asked: Any) -> float:
+    """The mean absolute error of means at the values asked for; empty rows are filled."""
+    filled = ap.impute(stream, imputer, empty_rows=True).frame
+    rows = zip(filled["imputed"].to_pylist(), filled["imputed_weights"].to_pylist(), strict=True)
+    means = np.array([np.average(points, axis=0, weights=weights) for points, weights in rows])
+    return float(np.abs(means - truth)[asked].mean())
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_empty_rows_are_judged_by_rows_masked_whole(d: int) -> None:
+    values, empty = daily(1000)
+    values = values[:, :d]
+    lost = np.repeat(empty[:, None], d, axis=1)
+    stream, auto = stream_of(values, lost), ap.AutoImputer()
+    found = off_at(stream, auto, values, lost)
+    assert all(score.holes > 0 and score.crps > 0.0 for score in auto.scores.values())
+    assert auto.scores["interpolation"].crps < 0.2 * auto.scores["regression"].crps
+    assert auto.scores["regression in time"].crps < 0.7 * auto.scores["interpolation"].crps
+    assert auto.best() == "regression in time"
+    assert (auto.empty_scores, auto.empty_weights) == (auto.scores, auto.weights)
+    assert found < 0.8 * off_at(stream, ap.InterpolationImputer(), values, lost)
+
+
+def test_each_kind_of_rows_has_its_own_imputers() -> None:
+    values, empty = daily(1000)
+    lost = np.repeat(empty[:, None], 2, axis=1)
+    lost[:, 1] |= np.random.default_rng(1).random(1000) < 0.2
+    partly = lost & ~empty[:, None]
+    stream, auto, alone = stream_of(values, lost), ap.AutoImputer(), ap.AutoImputer()
+    filled = ap.impute(stream, auto, empty_rows=True).frame
+    rejected = ap.impute(stream, alone).frame
+    assert (auto.scores, auto.weights) == (alone.scores, alone.weights)
+    assert "regression" in auto.best()
+    assert auto.empty_weights.get("regression in time", 0.0) > 0.9
+    assert alone.empty_scores == {}
+    chosen: Any = auto.chosen(*arguments_of(values, lost), empty_rows=True)
+    assert "; of rows that lack everything: " in chosen.report
+    # Rows that lack something are filled as without the others; the others by the rows around.
+    kept = pa.array(~empty)
+    assert filled.filter(kept).equals(rejected.filter(kept))
+    rules = filled["filled"].to_pylist()
+    assert {one["rule"] for row in np.flatnonzero(empty) for one in rules[row]} != {
+        one["rule"] for row in np.flatnonzero(partly.any(axis=1)) for one in rules[row]
+    }
+    both = off_at(stream, auto, values, partly), off_at(stream, auto, values, lost & empty[:, None])
+    assert both[0] < 0.5
+    assert both[1] < 0.6
+
+
+@given(st.integers(0, 10_000), st.integers(1, 3), st.integers(1, 3))
+def test_rows_are_masked_as_they_are_lost_in_partitions(seed: int, d: int, stations: int) -> None:
+    chance = np.random.default_rng(seed)
+    n, run = 240, int(chance.integers(1, 6))
+    group, time = np.arange(n) % stations, np.arange(n) // stations
+    missing = np.zeros((n, d), bool)
+    own = np.flatnonzero(group == int(chance.integers(0, stations)))
+    for begin in range(0, len(own) - run, 8 * run + 8):
+        missing[own[begin : begin + run]] = True
+    missing[~missing.all(axis=1)] |= chance.random(((~missing.all(axis=1)).sum(), d)) < (0.1 if d > 1 else 0.0)
+    empty = missing.all(axis=1)
+    for taken, _ in _rows_taken_out(missing, time, group):
+        assert not (taken & missing).any()
+        rows = taken.any(axis=1)
+        assert ((taken | missing)[rows]).all()
+        assert (~(taken | missing)).any(axis=0).all()
+        assert rows.sum() <= max(empty.sum(), n // 10 + 1)
+
+
+def test_a_run_of_one_station_is_masked_as_one() -> None:
+    n, group, time = 480, np.arange(480) % 2, np.arange(480) // 2
+    missing = ((group == 0) & (time >= 50) & (time < 62))[:, None]
+    (taken, _), *_ = _rows_taken_out(missing, time, group)
+    by_station = taken[np.lexsort((time, group)), 0]
+    assert by_station.sum() == 12
+    assert np.ptp(np.flatnonzero(by_station)) == 11
+    assert len(taken) == n
+
+
+def test_what_cannot_be_judged_has_no_score() -> None:
+    for values in ([1.0, np.nan], [1.0, 2.0, 3.0]):
+        rows = np.array(values)[:, None]
+        auto = ap.AutoImputer()
+        ap.impute(stream_of(rows, np.isnan(rows)), auto, empty_rows=True)
+        assert (auto.scores, auto.weights) == ({}, {"interpolation": 1.0})
+        assert "interpolation: no value could be masked" in auto.report()
+    auto = ap.AutoImputer(pa.table({"a": np.arange(40.0)}))
+    auto.chosen("a", np.array([[1.0]]), np.zeros(1, np.int64), np.zeros(1, np.int64), whole=False)
+    assert (auto.scores, auto.weights) == ({}, {"mean": 1.0})
+
+
+def test_empty_rows_that_come_one_by_one_are_judged_without_a_look_around() -> None:
+    values, empty = daily(400)
+    lost = np.zeros(values.shape, bool)
+    lost[::5, 1] = True
+    auto = ap.AutoImputer(values_of(values))
+    imputer = auto.chosen(*arguments_of(values, lost), whole=False, empty_rows=True)
+    assert set(auto.empty_scores) <= {"regression", "regression on own rows", "nearest", "mean", "dependencies"}
+    assert all(score.holes for score in auto.empty_scores.values())
+    fill = imputer.bind("ab")
+    assert not fill.in_order
+    rows = np.where(np.repeat(empty[:, None], 2, axis=1), np.nan, values)
+    nothing = np.zeros(len(rows), np.int64)
+    filled = fill.fill(rows, nothing, nothing)
+    assert np.isfinite(filled.rows).all()
+    assert np.diff(filled.first)[~empty].tolist() == [1] * int((~empty).sum())
+
+
+def values_of(values: Any) -> pa.Table:
+    return pa.table(dict(zip("abcd", values.T, strict=False)))

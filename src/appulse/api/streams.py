@@ -85,7 +85,7 @@ def impute(stream: Framed[Result], imputer: OneImputer, *, empty_rows: bool = Fa
     from appulse.engines.given import table_of
 
     table = table_of(stream)
-    fill = imputing.bound(imputing.chosen_for(imputer, stream, table), model)
+    fill = imputing.bound(imputing.chosen_for(imputer, stream, table, empty_rows=empty_rows), model)
     if is_around(fill):
         return imputing.filled_stream(survivor(stream), filled_around(table, stream, fill, empty_rows=empty_rows))
     return imputing.filled_stream(stream, imputing.filled_table(table, stream, fill, empty_rows=empty_rows))

@@ -176,19 +176,33 @@ def filled_columns(carried: Bytes, stream: NDArray[np.int64], encodings: Sequenc
     return keys, pa.concat_arrays(parts).take(pa.array(order))
 
 
-def chosen_for(imputer: Any, stream: Stream, table: pa.Table, beside: Mapping[str, Any] | None = None) -> Any:
-    """The imputer of a stream, chosen by its rows where it is automatic; ``beside`` is what it is joined with."""
+def chosen_for(
+    imputer: Any,
+    stream: Stream,
+    table: pa.Table,
+    beside: Mapping[str, Any] | None = None,
+    *,
+    empty_rows: bool = False,
+) -> Any:
+    """The imputer of a stream, chosen by its rows where it is automatic; ``beside`` is what it is joined with.
+
+    With ``empty_rows`` it is to fill rows that lack everything, too.
+    """
     if imputer == "auto":
         imputer = AutoImputer()
     if not isinstance(imputer, AutoImputer) or not isinstance(stream.value, Incomplete):
         return imputer
-    read = _usable(stream, table)
+    read = _usable(stream, table, empty_rows=empty_rows)
     if read is None:  # what is wrong with a frame the call is going to tell
         return imputer
-    return imputer.chosen(stream.value.columns, *read, beside) if len(read[0]) else LastValueImputer()
+    if np.isnan(read[0]).all():
+        return LastValueImputer()
+    return imputer.chosen(stream.value.columns, *read, beside, empty_rows=empty_rows)
 
 
-def chosen_by_sample(imputer: Any, stream: Stream, sample: Callable[[int, list[str]], pa.Table | None]) -> Any:
+def chosen_by_sample(
+    imputer: Any, stream: Stream, sample: Callable[[int, list[str]], pa.Table | None], *, empty_rows: bool = False
+) -> Any:
     """As `chosen_for`, for rows that come piece by piece: by a sample of the stream, else by the repository's rows.
 
     ``sample`` takes the most rows and the columns; it is None where the stream cannot be read beforehand. What looks at
@@ -200,7 +214,7 @@ def chosen_by_sample(imputer: Any, stream: Stream, sample: Callable[[int, list[s
         return imputer
     columns = stream.value.columns
     table = sample(imputer.sample, list(dict.fromkeys([*columns, stream.time, *stream.partitions])))
-    read = None if table is None else _usable(stream, table)
+    read = None if table is None else _usable(stream, table, empty_rows=empty_rows)
     if read is None:
         if imputer.repository is None:
             raise BadArgument(
@@ -209,17 +223,19 @@ def chosen_by_sample(imputer: Any, stream: Stream, sample: Callable[[int, list[s
             )
         rows = imputer.repository.matrix(columns).T
         read = rows, 1_000_000 * np.arange(len(rows)), np.zeros(len(rows), np.int64)
-    return imputer.chosen(columns, *read, whole=False)
+    return imputer.chosen(columns, *read, whole=False, empty_rows=empty_rows)
 
 
-def _usable(stream: Stream, table: pa.Table) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]] | None:
+def _usable(
+    stream: Stream, table: pa.Table, *, empty_rows: bool = False
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]] | None:
     """Values, times and partitions of the rows that can be filled or need not be, in order of time."""
     if not isinstance(stream.value, Incomplete):
         return None
     if any(c not in table.schema.names for c in (*stream.value.columns, stream.time, *stream.partitions)):
         return None
     rows, time, group = read_holes(table, stream)
-    usable = np.flatnonzero(~np.isinf(rows).any(axis=1) & ~np.isnan(rows).all(axis=1))
+    usable = np.flatnonzero(~np.isinf(rows).any(axis=1) & (empty_rows | ~np.isnan(rows).all(axis=1)))
     usable = usable[np.argsort(time[usable], kind="stable")]
     return rows[usable], time[usable], group[usable]
 

@@ -9,6 +9,7 @@ import numpy as np
 from appulse.arguments import Attributes, Count, checked
 from appulse.errors import BadArgument
 from appulse.imputation.discovery import discovered
+from appulse.imputation.empty_rows import OrEmpty
 from appulse.imputation.imputer import DependencyImputer, Rules
 from appulse.imputation.in_time import LastValueImputer, SpeedImputer
 from appulse.imputation.interpolation import InterpolationImputer
@@ -41,6 +42,8 @@ _PLENTY = 512  # runs of which a half says as much
 # Samples of regressions, and of those in time: of three times as many similar rows. Of more, errors where little varies
 # would be taken from where much does, and just there joins find their pairs.
 _ERRORS = (24, 12)
+# What fills where nothing can be judged: the first of those that can be tried.
+_UNJUDGED = ("interpolation", "mean", "regression on own rows", "regression")
 # Shares of the stream that no period is likely to have.
 _SHIFTS = (0.381966, 0.618034, 0.236068, 0.763932)
 
@@ -70,6 +73,13 @@ class AutoImputer:
     errors are larger where values are. Attributes that are never there are filled with values of the repository, or of
     the stream's other partitions; without any they make rejects.
 
+    Rows that lack everything (``impute(..., empty_rows=True)``) have imputers of their own. They are judged by whole
+    rows masked, in the pattern in which such rows occur in each partition. ``empty_scores`` and ``empty_weights`` are
+    theirs; where no other row has a hole, ``scores`` and ``weights`` are, too.
+
+    Where no value can be masked, as in a stream of one known value, nothing is judged: ``scores`` is empty. Holes are
+    then filled by interpolation, or with the repository's mean where rows are filled one by one.
+
     The object is the ``imputer`` of `impute` and of joins, as ``"auto"`` is; it needs whole frames. ``scores`` and
     ``weights`` are by name after a call, ``dropped`` has the imputers that could not be tried, and why; `explain` has
     all of it.
@@ -98,6 +108,8 @@ class AutoImputer:
         self.spatial = None if locations is None else SpatialImputer(locations)
         self.scores: dict[str, Score] = {}
         self.weights: dict[str, float] = {}
+        self.empty_scores: dict[str, Score] = {}
+        self.empty_weights: dict[str, float] = {}
         self.dropped: dict[str, str] = {}
         self.copies, self.own_copies = 0, 0
         self._rules: dict[tuple[tuple[str, ...], str], Rules] = {}
@@ -119,24 +131,53 @@ class AutoImputer:
         beside: Others | None = None,
         *,
         whole: bool = True,
+        empty_rows: bool = False,
     ) -> Imputer:
         """The imputer for rows (n, d) with their times and partitions, NaN where something is missing.
 
         ``beside`` are the streams these are joined with, by name, as `TimeRegressionImputer` takes them. Without
-        ``whole`` rows are going to be filled one by one, and imputers that look at others are not tried.
+        ``whole`` rows are going to be filled one by one, and imputers that look at others are not tried. With
+        ``empty_rows`` rows that lack everything are filled, too.
         """
+        self.empty_scores, self.empty_weights = {}, {}
+        rows = ~np.isnan(values).all(axis=1)
+        # Rows that come one by one may be of kinds that these are not.
+        if not empty_rows or (whole and rows.all()):
+            return self._chosen(attributes, values, time, group, beside, whole=whole)
+        of_empty = self._chosen(attributes, values, time, group, beside, whole=whole, empty=True)
+        self.empty_scores, self.empty_weights = self.scores, self.weights
+        if whole and not np.isnan(values[rows]).any():
+            return of_empty
+        dropped, report = self.dropped, self.report()
+        partly = self._chosen(attributes, values[rows], time[rows], group[rows], beside, whole=whole)
+        report = f"{self.report()}; of rows that lack everything: {report}"
+        self.dropped |= {f"{name}, of empty rows": reason for name, reason in dropped.items()}
+        return OrEmpty(partly, of_empty, report)
+
+    def _chosen(
+        self,
+        attributes: Sequence[str],
+        values: Floats,
+        time: Ints,
+        group: Ints,
+        beside: Others | None,
+        *,
+        whole: bool,
+        empty: bool = False,
+    ) -> Imputer:
+        """As `chosen`, for rows that lack something, or else for those that lack everything."""
         repository = self._without_copies(attributes, values)
         values, time, group = values[: self.sample], time[: self.sample], group[: self.sample]
         missing = np.isnan(values)
         self.scores, self.dropped, self.copies = {}, {}, 0
         said: dict[str, dict[int, Judged]] = {}
-        rounds = _taken_out(missing)
+        rounds = _rows_taken_out(missing, time, group) if empty else _taken_out(missing)
         for number, (hopeless, (taken, shift)) in enumerate(zip(_HOPELESS, rounds, strict=False)):
             masked = np.where(taken, np.nan, values)
             rows = np.asarray(taken.any(axis=1))
             around = {name: _lacking_too(*other, time, rows, shift) for name, other in (beside or {}).items()}
             known = self._known(attributes, repository, masked, values[rows])
-            kept = ~np.isnan(masked).all(axis=1)
+            kept = empty | ~np.isnan(masked).all(axis=1)
             asked = values[kept], masked[kept], time[kept], group[kept]
             unit = own_units(asked[0])
             found = {name: _score(of) for name, of in said.items()}
@@ -150,7 +191,7 @@ class AutoImputer:
                     self.dropped.setdefault(name, "the nearest rows fill worse, and rules find much the same ones")
                     continue
                 try:
-                    one = judged(OrMarginal(make(), known[2]), attributes, *asked, unit)
+                    one = judged(OrMarginal(make(), known[2]), attributes, *asked, unit, empty_rows=empty)
                 except BadArgument as reason:
                     self.dropped[name] = str(reason)
                 else:
@@ -159,7 +200,11 @@ class AutoImputer:
         if not self.scores:
             reasons = " ".join(f"{name}: {reason}." for name, reason in self.dropped.items())
             raise BadArgument(f"imputer='auto' found nothing that fills {', '.join(attributes)}. {reasons}")
-        self.weights = stacked({name: said[name] for name in self.scores})
+        if any(score.holes for score in self.scores.values()):
+            self.weights = stacked({name: said[name] for name in self.scores})
+        else:
+            self.weights = {next((name for name in _UNJUDGED if name in self.scores), next(iter(self.scores))): 1.0}
+            self.scores = {}
         known = self._known(attributes, repository, values, values[:0])
         makers = self.candidates(attributes, *known[:2], beside, whole=whole)
         parts = {name: makers[name]() for name in self.weights}
@@ -174,7 +219,8 @@ class AutoImputer:
         """Which ones were chosen last, the scores of all, and which could not be tried."""
         order = sorted(self.scores, key=lambda name: self.scores[name].crps)
         chosen = " + ".join(f"{weight:.2f} {name}" for name, weight in self.weights.items())
-        parts = [f"{chosen}, by CRPS in deviations: " + ", ".join(f"{n} {self.scores[n].crps:.3f}" for n in order)]
+        found = ", ".join(f"{n} {self.scores[n].crps:.3f}" for n in order)
+        parts = [f"{chosen}, by CRPS in deviations: {found}" if found else f"{chosen}: no value could be masked"]
         parts += [f"{name} was not tried: {reason}" for name, reason in self.dropped.items()]
         if self.own_copies:
             left = f"{self.own_copies:,} copies of rows with holes were left out"
@@ -322,10 +368,28 @@ def _lacking_too(values: Floats, at: Ints, time: Ints, rows: NDArray[np.bool_], 
     return np.where(rows[own][here][:, None] & np.isnan(values[there]), np.nan, values), at
 
 
-def _taken_out(missing: NDArray[np.bool_]) -> list[tuple[NDArray[np.bool_], int]]:
+def _rows_taken_out(missing: NDArray[np.bool_], time: Ints, group: Ints) -> list[tuple[NDArray[np.bool_], int]]:
+    """As `_taken_out`, whole rows, where rows of the partitions some way off are empty.
+
+    Rounds that would leave nothing of an attribute are left out.
+    """
+    order = np.lexsort((np.arange(len(time)), time, group))
+    rounds = []
+    empty = np.asarray(missing[order].all(axis=1, keepdims=True))
+    for rows, shift in _taken_out(empty, whole=True):
+        taken = np.zeros_like(missing)
+        taken[order] = rows
+        taken &= ~missing
+        if ((~missing & ~taken).any(axis=0) == (~missing).any(axis=0)).all():
+            rounds.append((taken, shift))
+    return rounds or [(np.zeros_like(missing), 0)]
+
+
+def _taken_out(missing: NDArray[np.bool_], *, whole: bool = False) -> list[tuple[NDArray[np.bool_], int]]:
     """Values to take out, in rounds: what rows some way off lack, or else a tenth of the rows; and how many off.
 
-    Each round takes every so many of these runs, so that what is left has not many more holes than there are.
+    Each round takes every so many of these runs, so that what is left has not many more holes than there are. No row
+    loses its last value, unless with ``whole``.
     """
     n, d = missing.shape
     rounds: list[tuple[NDArray[np.bool_], int]] = []
@@ -343,5 +407,5 @@ def _taken_out(missing: NDArray[np.bool_]) -> list[tuple[NDArray[np.bool_], int]
             taken &= ~missing
         # No row is to lack more than some row does: else those imputers win that need the least.
         many, most = (taken | missing).sum(axis=1, keepdims=True), int(missing.sum(axis=1).max(initial=0))
-        rounds.append((taken & (many <= max(1, most)) & (many < d), int(shift * n)))
+        rounds.append((taken & (many <= max(1, most)) & (whole | (many < d)), int(shift * n)))
     return [one for one in rounds if one[0].any()] or rounds[:1]

@@ -114,14 +114,17 @@ def judged(
     time: Ints | None = None,
     group: Ints | None = None,
     unit: Floats | None = None,
+    *,
+    empty_rows: bool = False,
 ) -> Judged:
     """What an imputer says of the values taken out, attribute by attribute in order of the rows.
 
-    ``unit`` is that of each attribute; None: as `own_units` has it.
+    ``unit`` is that of each attribute; None: as `own_units` has it. With ``empty_rows`` rows without any value are
+    filled, too; else they are left out.
     """
     n = len(truth)
     nothing = np.zeros(n, np.int64)
-    rows = np.flatnonzero(~np.isnan(masked).all(axis=1))
+    rows = np.flatnonzero(empty_rows | ~np.isnan(masked).all(axis=1))
     fill = imputer.bind(attributes)
     wanted = np.asarray((np.isnan(masked) & ~np.isnan(truth)).any(axis=1))
     if not fill.in_order:

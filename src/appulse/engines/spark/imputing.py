@@ -179,7 +179,7 @@ def sampled_imputer(imputer: Any, streams: Sequence[Stream]) -> Any:
     return {name: _sampled(one, known[name]) if name in known else one for name, one in given.items()}
 
 
-def _sampled(imputer: Any, stream: Stream) -> Any:
+def _sampled(imputer: Any, stream: Stream, *, empty_rows: bool = False) -> Any:
     frame = stream.frame
 
     def sample(most: int, columns: list[str]) -> pa.Table | None:
@@ -187,7 +187,7 @@ def _sampled(imputer: Any, stream: Stream) -> Any:
             return None
         return frame.select(*map(quoted, columns)).limit(most).toArrow()
 
-    return chosen_by_sample(imputer, stream, sample)
+    return chosen_by_sample(imputer, stream, sample, empty_rows=empty_rows)
 
 
 def with_shared_fills(call: JoinCall, spark: SparkSession) -> JoinCall:
@@ -226,7 +226,8 @@ def filled_around_frame(
 
 def filled_frame(stream: Stream, imputer: Any, *, empty_rows: bool = False) -> tuple[DataFrame, bool]:
     """The frame with the columns of `filled_table`, lazily; streaming if it is. And whether a stage makes it."""
-    fill, given = bound(_sampled(imputer, stream), incomplete_model(stream)), schema_of(stream)
+    fill = bound(_sampled(imputer, stream, empty_rows=empty_rows), incomplete_model(stream))
+    given = schema_of(stream)
     check_filled(arrow_schema(given), stream)
     if is_around(fill):
         added = (SAMPLES, WEIGHTS, FILLED_BY)

@@ -1,0 +1,83 @@
+"""Rows that lack everything beside rows that lack something: each kind has an imputer of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.model.filled import OBSERVED, Filled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from appulse.imputation.imputer import Imputer
+    from appulse.imputation.repository import Floats, Ints
+    from appulse.model.filled import Fill
+    from appulse.model.meaning import Meaning
+
+
+@dataclass(frozen=True)
+class OrEmpty:
+    """An imputer, and another one for rows that lack everything; ``report`` says how they were chosen."""
+
+    imputer: Imputer
+    of_empty: Imputer
+    report: str = ""
+
+    def bind(self, attributes: Sequence[str]) -> OrEmptyFill:
+        """What fills rows with these attributes."""
+        return OrEmptyFill(self.imputer.bind(attributes), self.of_empty.bind(attributes), self.report)
+
+
+@dataclass(frozen=True)
+class OrEmptyFill:
+    """Fills rows that lack something as if rows that lack everything were not there, and these by another fill."""
+
+    whole: Fill
+    of_empty: Fill
+    report: str = ""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether either is filled by the rows around."""
+        return self.whole.in_order or self.of_empty.in_order
+
+    def meaning(self) -> Meaning:
+        """See `appulse.model.filled.Fill`."""
+        return {"kind": "OrEmpty", "imputer": self.whole.meaning(), "empty": self.of_empty.meaning()}
+
+    def describe(self, way: int) -> str:
+        """Ways below `OBSERVED` are those of the fill of empty rows."""
+        return self.whole.describe(way) if way > OBSERVED else self.of_empty.describe(2 * OBSERVED - way)
+
+    def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
+        """See `appulse.model.filled.Fill`."""
+        empty = np.asarray(np.isnan(values).all(axis=1))
+        if not empty.any():
+            return self.whole.fill(values, time, group)
+        asked = np.ones(len(values), np.bool_) if self.of_empty.in_order else empty
+        some = getattr(self.of_empty, "fill_some", None)
+        given = values[asked], time[asked], group[asked]
+        alone = self.of_empty.fill(*given) if some is None else some(*given, empty[asked])
+        own = _rows_of(alone, np.flatnonzero(empty[asked]))
+        own = Filled(own.first, own.rows, own.weights, 2 * OBSERVED - own.way)
+        rest = self.whole.fill(values[~empty], time[~empty], group[~empty])
+        place = np.empty(len(values), np.int64)
+        place[~empty], place[empty] = np.arange(len(rest.way)), len(rest.way) + np.arange(len(own.way))
+        both = Filled(
+            np.append(rest.first, rest.first[-1] + own.first[1:]),
+            np.concatenate([rest.rows, own.rows]),
+            np.concatenate([rest.weights, own.weights]),
+            np.concatenate([rest.way, own.way]),
+        )
+        return _rows_of(both, place)
+
+
+def _rows_of(filled: Filled, rows: Ints) -> Filled:
+    """Some rows, with their samples, in this order."""
+    sizes = np.diff(filled.first)[rows]
+    first = np.append(0, np.cumsum(sizes))
+    at = np.repeat(filled.first[rows] - first[:-1], sizes) + np.arange(first[-1])
+    return Filled(first, np.ascontiguousarray(filled.rows[at]), filled.weights[at], filled.way[rows])
