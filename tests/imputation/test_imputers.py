@@ -437,3 +437,60 @@ def test_rows_that_lack_everything_are_filled_where_asked_for() -> None:
     assert ap.rejects(ap.self_join(unknown, **CLOSE))["key"].to_pylist() == [20]
     chosen = ap.impute(stream, "auto", empty_rows=True).frame["imputed"][20].as_py()
     assert np.mean(chosen, axis=0) == pytest.approx([20.0, 40.0], abs=3.0)
+
+
+def own_gaps(n: int, seed: int = 5) -> tuple[Any, Any]:
+    """Four attributes that go up and down each day and measure the same; each is lost in runs of its own."""
+    chance = np.random.default_rng(seed)
+    truth = 10 * np.sin(np.arange(n) / 24 * 2 * np.pi)[:, None] + chance.normal(0, 0.4, (n, 4))
+    lost = np.zeros((n, 4), bool)
+    for k in range(4):
+        at = 0
+        while at < n:
+            at += int(chance.exponential(14))
+            length = int(chance.exponential(6)) + 1
+            lost[at : at + length, k] = True
+            at += length
+    return truth, lost & ~lost.all(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("n", [900, 1500, 4000])
+def test_regression_in_time_knows_that_the_holes_of_a_row_have_unequal_gaps(n: int) -> None:
+    truth, lost = own_gaps(n)
+    values, nothing = np.where(lost, np.nan, truth), np.zeros(n, np.int64)
+    rows = values[~lost.any(axis=1)]
+    off = {}
+    for imputer in (ap.TimeRegressionImputer(), ap.RegressionImputer(pa.table(dict(zip("abcd", rows.T, strict=True))))):
+        filled = imputer.bind("abcd").fill(values, 3_600_000_000 * np.arange(n), nothing)
+        mean = np.add.reduceat(filled.rows * filled.weights[:, None], filled.first[:-1])
+        off[type(imputer).__name__] = np.abs(mean - truth)[lost]
+    ours, theirs = off["TimeRegressionImputer"], off["RegressionImputer"]
+    assert ours.mean() < 1.06 * theirs.mean()
+    assert ours.max() < 2 * theirs.max()
+
+
+def test_regression_in_time_leaves_long_gaps_to_the_other_attributes() -> None:
+    """A gap of a third of the stream: the line across it says little, and few rows show how little."""
+    chance = np.random.default_rng(3)
+    n = 3000
+    season = 5 * np.sin(np.arange(n) / n * 2 * np.pi) + np.cumsum(chance.normal(0, 0.2, n))
+    truth = np.column_stack([season, season, season]) + chance.normal(0, 0.3, (n, 3))
+    lost = np.zeros((n, 3), bool)
+    lost[1000:2000, 0] = True
+    values = np.where(lost, np.nan, truth)
+    filled = ap.TimeRegressionImputer().bind("abc").fill(values, 1_000_000 * np.arange(n), np.zeros(n, np.int64))
+    mean = np.add.reduceat(filled.rows * filled.weights[:, None], filled.first[:-1])
+    assert np.abs(mean - truth)[lost].mean() < 0.4
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(20, 120))
+def test_regression_in_time_fills_a_row_the_same_whatever_others_are_wanted(seed: int, n: int) -> None:
+    chance = np.random.default_rng(seed)
+    truth, lost = own_gaps(n, seed)
+    values, time, nothing = np.where(lost, np.nan, truth), 1_000_000 * np.arange(n), np.zeros(n, np.int64)
+    wanted = chance.random(n) < 0.5
+    fill: Any = ap.TimeRegressionImputer(k=3).bind("abcd")
+    every, some = fill.fill(values, time, nothing), fill.fill_some(values, time, nothing, wanted)
+    for row in np.flatnonzero(wanted):
+        one, other = (found.rows[found.first[row] : found.first[row + 1]] for found in (every, some))
+        assert np.array_equal(one, other, equal_nan=True)

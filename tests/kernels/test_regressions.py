@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -111,9 +112,28 @@ def rounded(gap: int) -> int:
     return gap >> digits << digits
 
 
+def with_own_gaps(series: Series, holes: Ints, known: Ints, gaps: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+    """Rows with the values of each hole as far off as in the next of at most eight ``gaps``, in turn; and these."""
+    m, turns, found = len(holes), cycle(gaps), []
+    for row in known.tolist():
+        for gap in islice(turns, min(8, len(gaps))):
+            ends = [(row - b, row + a, hole) for b, a, hole in zip(gap[:m], gap[m:], holes.tolist(), strict=True)]
+            if all(
+                low >= 0
+                and high < len(series.group)
+                and series.group[low] == series.group[high]
+                and series.known[low, hole]
+                and series.known[high, hole]
+                for low, high, hole in ends
+            ):
+                found.append((row, gap))
+                break
+    return [row for row, _ in found], [gap for _, gap in found]
+
+
 def regressed_slowly(series: Series, missing: Missing, k: int) -> Floats:
     """What `regressed` fills, row by row: everything is learned anew for each of them."""
-    rows, holes, gaps, sets, by = missing
+    rows, holes, gaps, sets, by, every_gap = missing
     m, n = len(holes), len(series.group)
     found = np.empty((len(rows), k, m))
 
@@ -123,10 +143,18 @@ def regressed_slowly(series: Series, missing: Missing, k: int) -> Floats:
 
     for i, row in enumerate(rows.tolist()):
         back, ahead = (rounded(max(gap)) for gap in (gaps[i, :m].tolist(), gaps[i, m:].tolist()))
+        alike = [gap for gap in every_gap.tolist() if rounded(max(gap[:m])) == back and rounded(max(gap[m:])) == ahead]
         for one in dict.fromkeys([int(by[i]), 0]):
+            pool = alike if m > 1 and one == 0 else [[back] * m + [ahead] * m]
             known, seen = to_learn_from(back, ahead, one)
-            way = "lines"
-            if len(known) < 8 * (2 * len(seen) + m) + 16 and n > 64:
+            way, far = "lines", one == 0 and len(known) < 4 * (back + ahead)
+            kept, there = with_own_gaps(
+                series, holes, known, [[g if g < 64 else rounded(g) for g in of] for of in pool]
+            )
+            if 2 * len(kept) < len(known):
+                kept, there = with_own_gaps(series, holes, known, [[rounded(g) for g in of] for of in pool])
+            known = np.array(kept, np.int64)
+            if (far or len(known) < 8 * (2 * len(seen) + m) + 16) and n > 64:
                 every, of_all = to_learn_from(0, 0, one)
                 if len(known) < 16 or (len(of_all) > 0 and len(every) >= 8 * len(of_all) + 16):
                     known, seen, way = every, of_all, "anywhere"
@@ -141,8 +169,10 @@ def regressed_slowly(series: Series, missing: Missing, k: int) -> Floats:
             given, asked = (np.ascontiguousarray(series.columns[np.ix_(seen, of)]) for of in (known, at))
             through, learned, p = np.zeros(m), np.zeros((m, len(known))), len(seen)
         else:
-            size = np.ones((len(known), m), np.int64)
-            learned, given = features(series.columns, series.time, known, holes, seen, back * size, ahead * size)
+            same = np.array(there, np.int64).reshape(len(known), 2 * m)
+            learned, given = features(
+                series.columns, series.time, known, holes, seen, same[:, :m].copy(), same[:, m:].copy()
+            )
             lines, asked = features(series.columns, series.time, at, holes, seen, gaps[[i], :m], gaps[[i], m:])
             through, p = lines[:, 0], 2 * len(seen) + m
         if len(known) == 0:
@@ -171,7 +201,8 @@ def test_what_is_regressed_once_for_many_rows_is_what_each_says(seed: int, n: in
     sets = np.ones((2, 5), bool)
     sets[:, :m], sets[0, 4] = False, False
     series = Series(columns, np.cumsum(chance.integers(0, 3, n)).astype(float), group, known)
-    missing = Missing(rows, holes, np.column_stack([back, ahead]), sets, chance.integers(0, 2, len(rows)))
+    gaps = np.column_stack([back, ahead])
+    missing = Missing(rows, holes, gaps, sets, chance.integers(0, 2, len(rows)), gaps)
     found = np.empty((len(rows), 4, m))
     regressed(series, missing, _PENALTIES, found)
     np.testing.assert_allclose(found, regressed_slowly(series, missing, 4), rtol=1e-9, atol=1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
@@ -45,9 +46,9 @@ class TimeRegressionImputer:
 
     Predicted is how far a value lies off the line between those before and after it: by ridge regression on how far the
     observed attributes of the row lie off theirs, their values, and the line's. It is learned from those rows of the
-    stream that have what is asked for, with neighbours as many rows off as those of the hole; where hardly any have
-    neighbours so far off, by the observed attributes alone. All holes of a row are filled together. An attribute
-    without any value in its partition makes a reject.
+    stream that have what is asked for, with neighbours as many rows off as those of the holes; where these are few, or,
+    without another stream, fewer than four times the rows between the neighbours, by the observed attributes alone.
+    All holes of a row are filled together. An attribute without any value in its partition makes a reject.
 
     A fill that knows less than the row's own attributes show is calibrated on the average, and yet not in a join, which
     picks just those pairs whose observed attributes are close. For the same reason it may look at what it is joined
@@ -157,14 +158,19 @@ class _Series:
 
     def samples(self, rows: Ints, holes: Ints, k: int) -> Floats:
         """What the holes of some rows, all with the same ones, may be together, (n, k, holes)."""
-        gaps = self.gaps[rows[:, None], np.concatenate([holes, holes + self.there.shape[1]])]
+        gaps = self.gaps[:, np.concatenate([holes, holes + self.there.shape[1]])]
         sets, by = self._measured_beside(rows)
         able = self._able(holes, sets)
         series = kernels.Series(self.columns, self.time, self.group, self.known)
         found = np.empty((len(rows), k, len(holes)))
-        missing = kernels.Missing(rows, holes, gaps, able, by)
+        missing = kernels.Missing(rows, holes, gaps[rows], able, by, gaps[self._lacking[holes.tobytes()]])
         kernels.regressed(series, missing, _PENALTIES, found)
         return found
+
+    @cached_property
+    def _lacking(self) -> dict[bytes, Ints]:
+        """The rows that lack the same columns, by these."""
+        return {holes.tobytes(): np.sort(rows) for holes, rows in patterns(~self.there)}
 
     def _able(self, holes: Ints, beside: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which columns to look at: the stream's, but for the holes, and each set beside it; of many the closest."""

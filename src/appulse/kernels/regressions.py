@@ -20,6 +20,8 @@ ATTRIBUTES_ROWS, LEAST_ROWS = 4, 16
 #: just the mean error is learned.
 ROWS_EACH, SCANT = 8, 3
 _MOST_ROWS = 2000  # to learn from
+_STRETCHES = 4  # times the length of a gap, in rows to learn from: those within one are little more than one
+_SHORT, _TURNS = 64, 8  # gaps from which on they are rounded; kinds of gaps that are tried at a row to learn from
 _FEW = 48  # numbers that are put in order the soonest one by one
 _SMALL = 64  # streams of no more rows are learned from as they are
 
@@ -41,7 +43,8 @@ class Missing(NamedTuple):
     """Rows that lack the same columns: ``holes``, and how many rows before and after the neighbours of each are.
 
     ``gaps`` is (rows, 2 * holes), those before first. ``sets`` are of columns to look at, ``by`` says which for each
-    row; the first of them takes the place of those that too few rows have.
+    row; the first of them takes the place of those that too few rows have. ``every`` is the gaps of all rows of the
+    stream that lack just these columns, in order.
     """
 
     rows: Ints
@@ -49,6 +52,7 @@ class Missing(NamedTuple):
     gaps: Ints
     sets: Flags
     by: Ints
+    every: Ints
 
 
 class _Able(NamedTuple):
@@ -406,28 +410,7 @@ def _to_learn_from(series: Series, missing: Missing, able: _Able, back: int, ahe
         found, seen = learnable(series.known, at[:count], missing.holes, seen)
     else:
         found = complete[:of_complete]
-    return found[:: max(1, -(-len(found) // _MOST_ROWS))].copy(), seen
-
-
-@exact_kernel
-def _way(series: Series, missing: Missing, able: _Able, back: int, ahead: int, by: int) -> tuple[int, int, Ints, Ints]:
-    """By which set of columns rows with neighbours so far off are filled, and how; rows and columns to learn from."""
-    m = len(missing.holes)
-    while True:
-        known, seen = _to_learn_from(series, missing, able, back, ahead, by)
-        way, columns = BY_LINES, 2 * len(seen) + m
-        if len(known) < ROWS_EACH * columns + LEAST_ROWS and len(series.group) > _SMALL:
-            every, of_all = _to_learn_from(series, missing, able, 0, 0, by)
-            fit = len(every) >= SCANT * len(of_all)
-            if len(known) < LEAST_ROWS or (len(of_all) > 0 and len(every) >= ROWS_EACH * len(of_all) + LEAST_ROWS):
-                if by == 0 or (len(every) > 0 and fit):
-                    return by, ANYWHERE, every, of_all
-                by = 0
-                continue
-            way, columns = BY_LINES_ALONE, m
-        if by == 0 or len(known) >= SCANT * columns:
-            return by, way, known, seen[: len(seen) if way == BY_LINES else 0]
-        by = 0
+    return found, seen
 
 
 @exact_kernel
@@ -437,6 +420,75 @@ def _rounded(gap: int) -> int:
     while gap // step >= 4:
         step *= 2
     return gap // step * step
+
+
+@exact_kernel
+def _gaps_of(missing: Missing, back: int, ahead: int) -> Ints:
+    """The gaps of the stream's rows of a kind."""
+    m, every, kept = len(missing.holes), missing.every, np.empty(len(missing.every), np.bool_)
+    for i in range(len(every)):
+        kept[i] = _rounded(every[i, :m].max()) == back and _rounded(every[i, m:].max()) == ahead
+    return every[kept]
+
+
+@exact_kernel
+def _with_gaps(series: Series, holes: Ints, known: Ints, given: Ints, limit: int) -> tuple[Ints, Ints]:
+    """Rows to learn from, and how far off the neighbours of each hole are taken there, (2, rows, holes).
+
+    They are as far off as ``given``, of rows with these holes, in turn: equal gaps say nothing of unequal ones. Those
+    of ``limit`` rows and more are rounded. Left out are rows without the holes' columns there.
+    """
+    n, m, size, gaps = len(known), len(holes), len(series.group), given.copy()
+    for i in range(len(gaps)):
+        for h in range(2 * m):
+            gaps[i, h] = gaps[i, h] if gaps[i, h] < limit else _rounded(gaps[i, h])
+    kept, same, count, turn = np.empty(n, np.int64), np.empty((2, n, m), np.int64), 0, 0
+    for row in known:
+        for _ in range(min(_TURNS, len(gaps))):
+            gap, good = gaps[turn % len(gaps)], True
+            turn += 1
+            for h in range(m):
+                low, high = row - gap[h], row + gap[m + h]
+                good = good and low >= 0 and high < size and series.group[low] == series.group[high]
+                good = good and series.known[low, holes[h]] and series.known[high, holes[h]]
+            if good:
+                kept[count] = row
+                same[0, count], same[1, count] = gap[:m], gap[m:]
+                count += 1
+                break
+    return kept[:count].copy(), same[:, :count].copy()
+
+
+@exact_kernel
+def _way(
+    series: Series, missing: Missing, able: _Able, back: int, ahead: int, by: int
+) -> tuple[int, int, Ints, Ints, Ints]:
+    """By which set of columns rows with neighbours at most so far off are filled, and how.
+
+    And rows and columns to learn from, with the gaps there (2, rows, holes).
+    """
+    m = len(missing.holes)
+    while True:
+        known, seen = _to_learn_from(series, missing, able, back, ahead, by)
+        way, columns, far = BY_LINES, 2 * len(seen) + m, by == 0 and len(known) < _STRETCHES * (back + ahead)
+        known = known[:: max(1, -(-len(known) // _MOST_ROWS))].copy()
+        gaps = _gaps_of(missing, back, ahead) if m > 1 and by == 0 else np.array([[back] * m + [ahead] * m])
+        kept, same = _with_gaps(series, missing.holes, known, gaps, _SHORT)
+        if 2 * len(kept) < len(known):
+            kept, same = _with_gaps(series, missing.holes, known, gaps, 0)
+        if (far or len(kept) < ROWS_EACH * columns + LEAST_ROWS) and len(series.group) > _SMALL:
+            every, of_all = _to_learn_from(series, missing, able, 0, 0, by)
+            fit = len(every) >= SCANT * len(of_all)
+            if len(kept) < LEAST_ROWS or (len(of_all) > 0 and len(every) >= ROWS_EACH * len(of_all) + LEAST_ROWS):
+                if by == 0 or (len(every) > 0 and fit):
+                    every = every[:: max(1, -(-len(every) // _MOST_ROWS))].copy()
+                    return by, ANYWHERE, every, of_all, same[:, :0].copy()
+                by = 0
+                continue
+            way, columns = BY_LINES_ALONE, m
+        if by == 0 or len(kept) >= SCANT * columns:
+            return by, way, kept, seen[: len(seen) if way == BY_LINES else 0], same
+        by = 0
 
 
 @exact_kernel
@@ -453,16 +505,16 @@ def _in_kinds(codes: Ints) -> tuple[Ints, Ints]:
 
 
 @exact_kernel
-def _find_ways(series: Series, missing: Missing) -> tuple[Ints, Ints, Ints, list[Ints], list[Ints]]:
-    """Ways (n, 4) to fill: gaps, before and after; `BY_LINES` or another; and the place of what is learned from.
+def _find_ways(series: Series, missing: Missing) -> tuple[Ints, Ints, Ints, list[Ints], list[Ints], list[Ints]]:
+    """Ways (n, 2) to fill: `BY_LINES` or another, and the place of what is learned from.
 
-    These are followed by the rows of each, and what is learned from: rows, and columns.
-
-    Rows to learn from have neighbours as far off for all holes: for each its own there would be few of a kind.
+    These are followed by the rows of each, and what is learned from: rows, columns, and gaps. Rows are of a kind by
+    their longest gaps: by those of each hole there would be few of a kind.
     """
     able = _able(series, missing)
     m, size, sets = len(missing.holes), len(series.group) + 1, len(missing.sets)
     learned_from, seen_there, place = [np.empty(0, np.int64)], [np.empty(0, np.int64)], np.empty_like(missing.rows)
+    gaps_there = [np.empty((2, 0, m), np.int64)]
     codes = np.empty(len(missing.rows), np.int64)
     for i in range(len(codes)):
         gaps = missing.gaps[i]
@@ -472,19 +524,19 @@ def _find_ways(series: Series, missing: Missing) -> tuple[Ints, Ints, Ints, list
         own = order[first[i] : first[i + 1]]
         code = codes[own[0]]
         both, back, ahead = code // sets, code // sets // size, code // sets % size
-        by, way, known, seen = _way(series, missing, able, back, ahead, code % sets)
+        by, way, known, seen, same = _way(series, missing, able, back, ahead, code % sets)
         place[own] = len(learned_from)
         learned_from.append(known)
         seen_there.append(seen)
+        gaps_there.append(same)
         # What is learned anywhere is the same for all gaps.
         codes[own] = ((0 if way == ANYWHERE else both) * sets + by) * 3 + way
     order, first = _in_kinds(codes)
-    ways = np.empty((len(first) - 1, 4), np.int64)
+    ways = np.empty((len(first) - 1, 2), np.int64)
     for i in range(len(ways)):
-        code = codes[order[first[i]]]
-        both = code // 3 // sets
-        ways[i, 0], ways[i, 1], ways[i, 2], ways[i, 3] = both // size, both % size, code % 3, place[order[first[i]]]
-    return ways, order, first, learned_from, seen_there
+        one = order[first[i]]
+        ways[i, 0], ways[i, 1] = codes[one] % 3, place[one]
+    return ways, order, first, learned_from, seen_there, gaps_there
 
 
 @exact_kernel
@@ -504,11 +556,11 @@ def regressed(series: Series, missing: Missing, penalties: Floats, found: Floats
     similar rows, every third by the first hole.
     """
     rows, holes, gaps = missing.rows, missing.holes, missing.gaps
-    ways, order, first, learned_from, seen_there = _find_ways(series, missing)
+    ways, order, first, learned_from, seen_there, gaps_there = _find_ways(series, missing)
     m, k = len(holes), found.shape[1]
     for i in range(len(ways)):
-        own, way = order[first[i] : first[i + 1]], ways[i, 2]
-        known, seen = learned_from[ways[i, 3]], seen_there[ways[i, 3]]
+        own, way, place = order[first[i] : first[i + 1]], ways[i, 0], ways[i, 1]
+        known, seen, same = learned_from[place], seen_there[place], gaps_there[place]
         n, at = len(known), rows[own]
         learned, through = np.zeros((m, n)), np.full((m, len(own)), 0.0 if n else np.nan)
         if way == ANYWHERE:
@@ -516,8 +568,6 @@ def regressed(series: Series, missing: Missing, penalties: Floats, found: Floats
             p = len(seen)
         else:
             p = 2 * len(seen) + m
-            same = np.empty((2, n, m), np.int64)
-            same[0], same[1] = ways[i, 0], ways[i, 1]
             before, after = gaps[own][:, :m].copy(), gaps[own][:, m:].copy()
             through, asked = features(series.columns, series.time, at, holes, seen, before, after)
             learned, given = features(series.columns, series.time, known, holes, seen, same[0], same[1])
