@@ -6,6 +6,7 @@ import json
 import resource
 import shutil
 import subprocess
+import traceback
 from contextlib import contextmanager
 from functools import partial
 from random import Random
@@ -19,6 +20,7 @@ import pytest
 
 import appulse as ap
 from appulse.engines.join.call import JoinCall, JoinSettings, resolve
+from appulse.engines.spark.failures import stoppable
 from appulse.engines.spark.files import Folder
 from appulse.engines.spark.join.call import join_routing, join_stages
 from appulse.engines.spark.pipeline import blocks_of_task
@@ -257,6 +259,21 @@ def test_users_are_told_of_damaged_state(spark: SparkSession, again: Path, damag
         query.awaitTermination()
     assert "\n" not in str(told.value)
     assert isinstance(query.exception(), StateError)
+
+
+def test_a_batch_that_is_stopped_is_said_to_be_in_few_words() -> None:
+    """Spark looks for this in the text; with a long one its expression overflows the stack."""
+    traces = "\n".join(f"\tat org.apache.spark.Some$.method(Some.scala:{i})" for i in range(300))
+    for cause in ("java.lang.InterruptedException", "java.io.InterruptedIOException: java.lang.InterruptedException"):
+        with pytest.raises(InterruptedError) as found, stoppable():
+            raise RuntimeError(f"An error occurred while calling o614.save.\n: {cause}\n{traces}")
+        text = "".join(traceback.format_exception(found.value))
+        assert "py4j.protocol.Py4JJavaError: An error occurred while calling" in text
+        assert text.rstrip().endswith(("java.lang.InterruptedException", "java.io.InterruptedIOException"))
+        assert len(text) < 1500
+    # Others are left as they are, even if something was interrupted on the way.
+    with pytest.raises(RuntimeError, match="A task failed"), stoppable():
+        raise RuntimeError("An error occurred while calling o1.save.\n: A task failed: java.lang.InterruptedException")
 
 
 # Disks that are full.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache, reduce
 from importlib import import_module
@@ -15,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name of this mo
 from appulse.engines.arriving import FEWEST_ROWS
 from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.daemon import ending_with_parent
+from appulse.engines.spark.failures import stoppable
 from appulse.engines.spark.lock import CheckpointLock
 from appulse.engines.spark.metrics import report
 from appulse.engines.spark.plans import observed_now
@@ -71,7 +71,7 @@ class BatchWriter:
         """Write a micro-batch."""
         remote = on_connect(batch.sparkSession)
         # PySpark would go on asking a server that was killed, for ten minutes, and so keep the checkpoint's lock.
-        with ending_with_parent() if remote else nullcontext():
+        with ending_with_parent() if remote else stoppable():
             self._run = self._run or _Run(self, batch.sparkSession)
             self._run.write(batch, number)
 

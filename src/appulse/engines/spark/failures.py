@@ -100,6 +100,9 @@ _OUTSIDE = (
 )
 
 
+_INTERRUPTED = re.compile(r"An error occurred while calling \S+\n: (java\.\S*Interrupt\w+)")
+
+
 @cache
 def spark_errors() -> tuple[type[Exception], ...]:
     """What Spark raises, and its JVM where there is one."""
@@ -110,6 +113,22 @@ def spark_errors() -> tuple[type[Exception], ...]:
     except ModuleNotFoundError:
         return (PySparkException,)
     return PySparkException, Py4JJavaError
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Say in few words that `stop()` has interrupted a batch.
+
+    Spark searches the text of an error for that, by an expression that takes some of the stack for each character: with
+    Java's own stack traces in the text it overflows.
+    """
+    try:
+        yield
+    except Exception as problem:
+        if found := _INTERRUPTED.match(str(problem)):
+            said = f"py4j.protocol.Py4JJavaError: An error occurred while calling Spark: {found[1]}"
+            raise InterruptedError(said) from None
+        raise
 
 
 @contextmanager
