@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from appulse.model.batch import Ragged
 from appulse.model.filled import OBSERVED, Filled
 
 if TYPE_CHECKING:
@@ -61,23 +62,10 @@ class OrEmptyFill:
         some = getattr(self.of_empty, "fill_some", None)
         given = values[asked], time[asked], group[asked]
         alone = self.of_empty.fill(*given) if some is None else some(*given, empty[asked])
-        own = _rows_of(alone, np.flatnonzero(empty[asked]))
-        own = Filled(own.first, own.rows, own.weights, 2 * OBSERVED - own.way)
         rest = self.whole.fill(values[~empty], time[~empty], group[~empty])
         place = np.empty(len(values), np.int64)
-        place[~empty], place[empty] = np.arange(len(rest.way)), len(rest.way) + np.arange(len(own.way))
-        both = Filled(
-            np.append(rest.first, rest.first[-1] + own.first[1:]),
-            np.concatenate([rest.rows, own.rows]),
-            np.concatenate([rest.weights, own.weights]),
-            np.concatenate([rest.way, own.way]),
-        )
-        return _rows_of(both, place)
-
-
-def _rows_of(filled: Filled, rows: Ints) -> Filled:
-    """Some rows, with their samples, in this order."""
-    sizes = np.diff(filled.first)[rows]
-    first = np.append(0, np.cumsum(sizes))
-    at = np.repeat(filled.first[rows] - first[:-1], sizes) + np.arange(first[-1])
-    return Filled(first, np.ascontiguousarray(filled.rows[at]), filled.weights[at], filled.way[rows])
+        place[~empty], place[empty] = np.arange(len(rest.way)), len(rest.way) + np.flatnonzero(empty[asked])
+        rows = Ragged.concat([Ragged(one.first, one.rows) for one in (rest, alone)]).take(place)
+        weights = Ragged.concat([Ragged(one.first, one.weights) for one in (rest, alone)]).take(place)
+        way = np.concatenate([rest.way, 2 * OBSERVED - alone.way])[place]
+        return Filled(rows.offsets, rows.values, weights.values, way)
