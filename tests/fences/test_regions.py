@@ -355,6 +355,19 @@ def test_on_earth_a_corridor_is_as_wide_as_geodesics_say() -> None:
             assert covers(arrays, 0, (x + 180.0) % 360.0 - 180.0, y) == (abs(metres) < 800.0), (line, metres)
 
 
+def test_on_the_sky_a_corridor_is_as_wide_in_arc_seconds() -> None:
+    start, step = np.array([10.0, 60.0]), np.array([1.5, 0.4])
+    arrays = regions_of([shapely.LineString([start, start + step])], [30.0], EARTHS["sky"]).arrays
+    for share in (0.13, 0.37, 0.81):
+        on = start + share * step
+        narrow = np.array([math.cos(math.radians(on[1])), 1.0])
+        along = step * narrow
+        left = np.array([-along[1], along[0]]) / np.hypot(*along)
+        for seconds in (29.5, 30.5, -29.5, -30.5):
+            x, y = on + left * seconds / 3600.0 / narrow
+            assert covers(arrays, 0, x, y) == (abs(seconds) < 30.0), (share, seconds)
+
+
 def test_what_reaches_over_the_180th_meridian_is_cut() -> None:
     whole = shapely.box(175.0, -20.0, 190.0, -10.0)
     by_hand = shapely.MultiPolygon([shapely.box(175.0, -20.0, 180.0, -10.0), shapely.box(-180.0, -20.0, -170.0, -10.0)])
