@@ -75,9 +75,9 @@ def test_the_nearest_rows_and_their_shares_are_those_of_a_tree(seed: int, n: int
         same = distance[i] == 0.0
         weight = same if same.any() else 1.0 / distance[i]
         expected = dict(zip(place[i].tolist(), (weight / weight.sum()).tolist(), strict=True))
-        told = dict(zip(near[i].tolist(), shares[i].tolist(), strict=True))
-        assert told.keys() == expected.keys()
-        np.testing.assert_allclose([told[j] for j in expected], list(expected.values()), rtol=1e-9)
+        found = dict(zip(near[i].tolist(), shares[i].tolist(), strict=True))
+        assert found.keys() == expected.keys()
+        np.testing.assert_allclose([found[j] for j in expected], list(expected.values()), rtol=1e-9)
 
 
 def test_units_are_cut_off_where_squares_would_overflow() -> None:

@@ -62,7 +62,7 @@ def test_a_ridge_regression_is_that_of_numpy(seed: int, n: int, p: int, m: int) 
 
 @given(st.integers(0, 1000), st.integers(1, 600), st.sampled_from([1, 3, 1000]))
 def test_quantiles_of_errors_are_those_of_all_in_order(seed: int, n: int, power: int) -> None:
-    """Of errors with many equal ones, with a few far off, and over so many orders that most of them seem alike."""
+    """Of errors with many equal ones, with a few far off, and over so many orders that most of them seem equal."""
     chance = np.random.default_rng(seed)
     column = np.round(chance.normal(size=n + 1), 1) ** (power % 7)
     column[chance.random(n + 1) < 0.01] *= 10.0 ** (power // 4)
@@ -83,14 +83,14 @@ def test_rows_with_neighbours_and_their_lines(seed: int, n: int, m: int, back: i
     expected = with_neighbours(there, group, holes, back, ahead)
     at = np.array(expected, np.int64)
     whole, seen, size = np.nan_to_num(values), np.array([2]), np.ones((len(at), m), np.int64)
-    lines, alike = features(np.ascontiguousarray(whole.T), time, at, holes, seen, back * size, ahead * size)
+    lines, likeness = features(np.ascontiguousarray(whole.T), time, at, holes, seen, back * size, ahead * size)
     for i, row in enumerate(expected):
         low, high = whole[row - back], whole[row + ahead]
         span = time[row + ahead] - time[row - back]
         share = (time[row] - time[row - back]) / span if span > 0 else 0.0
         through = high if back == 0 else low if ahead == 0 else low + share * (high - low)
-        told = [whole[row, 2] - through[2], whole[row, 2], *through[:m], *np.abs(high - low)[:m]]
-        np.testing.assert_allclose(alike[:, i], told, atol=1e-12)
+        line = [whole[row, 2] - through[2], whole[row, 2], *through[:m], *np.abs(high - low)[:m]]
+        np.testing.assert_allclose(likeness[:, i], line, atol=1e-12)
         np.testing.assert_allclose(lines[:, i], through[:m], atol=1e-12)
 
 
@@ -143,9 +143,11 @@ def regressed_slowly(series: Series, missing: Missing, k: int) -> Floats:
 
     for i, row in enumerate(rows.tolist()):
         back, ahead = (rounded(max(gap)) for gap in (gaps[i, :m].tolist(), gaps[i, m:].tolist()))
-        alike = [gap for gap in every_gap.tolist() if rounded(max(gap[:m])) == back and rounded(max(gap[m:])) == ahead]
+        fitting = [
+            gap for gap in every_gap.tolist() if rounded(max(gap[:m])) == back and rounded(max(gap[m:])) == ahead
+        ]
         for one in dict.fromkeys([int(by[i]), 0]):
-            pool = alike if m > 1 and one == 0 else [[back] * m + [ahead] * m]
+            pool = fitting if m > 1 and one == 0 else [[back] * m + [ahead] * m]
             known, seen = to_learn_from(back, ahead, one)
             way, far = "lines", one == 0 and len(known) < 4 * (back + ahead)
             kept, there = with_own_gaps(

@@ -20,7 +20,7 @@ VALUE = ap.Gaussian("x", "y", sigma=0.2)
 
 
 def main() -> None:
-    """Two runs of one job; the table is corrected before each, and what it holds at last is written beside it."""
+    """Two runs of one job; the table is fixed before each, and what it holds at last is written beside it."""
     folder = Path(sys.argv[1])
     fixes, sights, pairs = (str(folder / name) for name in ("fixes", "sights", "pairs"))
     settings = DELTA_SETTINGS | {
@@ -38,10 +38,10 @@ def main() -> None:
 
     def run(**settings: Any) -> None:
         feed = spark.readStream.format("delta").option("readChangeFeed", "true").option("startingVersion", 0)
-        told = ap.Stream(feed.load(fixes), key="id", time="at", value=VALUE, change="_change_type", lateness="1 hour")
+        fixed = ap.Stream(feed.load(fixes), key="id", time="at", value=VALUE, change="_change_type", lateness="1 hour")
         seen = spark.readStream.format("delta").option("maxFilesPerTrigger", 1).load(sights)
         others = ap.Stream(seen, key="id", time="at", value=VALUE, lateness="1 hour")
-        found = ap.similarity_join(told, others, **ASKED, emit="changes")
+        found = ap.similarity_join(fixed, others, **ASKED, emit="changes")
         sinks = [("delta", {"path": path}) for path in (pairs, str(folder / "rejects"))]
         ap.start(found, *sinks, checkpoint=str(folder / "checkpoint"), **settings).awaitTermination()
 

@@ -193,7 +193,7 @@ def chosen_for(
     if not isinstance(imputer, AutoImputer) or not isinstance(stream.value, Incomplete):
         return imputer
     read = _usable(stream, table, empty_rows=empty_rows)
-    if read is None:  # what is wrong with a frame the call is going to tell
+    if read is None:  # the call reports what is wrong with the frame
         return imputer
     if np.isnan(read[0]).all():
         return LastValueImputer()
