@@ -20,7 +20,7 @@ VALUE = ap.Gaussian("x", "y", sigma=0.2)
 
 
 def main() -> None:
-    """Two runs of one job; the table is fixed before each, and what it holds at last is written beside it."""
+    """Two runs of one job; the table is corrected before each, and what it holds at last is written beside it."""
     folder = Path(sys.argv[1])
     fixes, sights, pairs = (str(folder / name) for name in ("fixes", "sights", "pairs"))
     settings = DELTA_SETTINGS | {
