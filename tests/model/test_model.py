@@ -121,6 +121,30 @@ def test_decimal_times_come_out_exactly() -> None:
     assert from_micros(micros, kind, "s").equals(array)
 
 
+@given(st.lists(st.none() | st.floats() | st.floats(-1e13, 1e13)), st.sampled_from([*UNITS, "ns"]))
+def test_times_of_numbers_are_the_nearest_microseconds(values: list[float | None], unit: str) -> None:
+    """As one number after the other has it; what is no time is 0, and null or strange."""
+    micros, null, strange = to_micros(pa.array(values, pa.float64()), unit)
+    for value, got, is_null, is_strange in zip(values, micros.tolist(), null.tolist(), strange.tolist(), strict=True):
+        assert is_null == (value is None)
+        if value is None:
+            assert (got, is_strange) == (0, False)
+            continue
+        exact = value / 1e3 if unit == "ns" else value * UNITS[unit]
+        assert is_strange == (not abs(exact) < 2.0**62)
+        assert got == (0 if is_strange else math.floor(exact) if unit == "ns" else round(exact))
+
+
+@given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1) | st.integers(-(10**9), 10**9)), st.sampled_from([*UNITS]))
+def test_times_of_whole_numbers_are_exact_or_strange(values: list[int | None], unit: str) -> None:
+    """No number wraps around."""
+    micros, null, strange = to_micros(pa.array(values, pa.int64()), unit)
+    assert null.tolist() == [value is None for value in values]
+    for value, got, is_strange in zip(values, micros.tolist(), strange.tolist(), strict=True):
+        assert is_strange == (value is not None and abs(float(value)) * UNITS[unit] >= 2.0**62)
+        assert got == (0 if is_strange or value is None else value * UNITS[unit])
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("zone", [None, "UTC", "America/New_York"])
 def test_timestamps_count_microseconds_since_1970_utc(unit: str, zone: str | None) -> None:

@@ -180,15 +180,27 @@ def move_on(code: Whole, strips: Ints, rim: int, codes: Ints, at: Ints, until: I
     total = 0
     for s in range(len(strips)):
         low = code + strips[s] - rim
-        b = at[s]
-        while b < len(codes) and codes[b] < low:
-            b += 1
-        e = b
-        while e < len(codes) and codes[e] <= low + 2 * rim:
-            e += 1
-        at[s], until[s] = b, e
-        total += e - b
+        at[s] = _first_from(low, codes, at[s])
+        until[s] = _first_from(low + 2 * rim + 1, codes, at[s])
+        total += until[s] - at[s]
     return total
+
+
+@inlined_kernel
+def _first_from(low: Whole, codes: Ints, at: Whole) -> Whole:
+    """The first of the codes from ``at`` on that is not below ``low``.
+
+    Where few rows share a cell it is one of the next few, and which cannot be foreseen: they are counted, as a wrong
+    guess costs more than four comparisons.
+    """
+    if at + 4 <= len(codes):
+        below = (codes[at] < low) + (codes[at + 1] < low) + (codes[at + 2] < low) + (codes[at + 3] < low)
+        at += below
+        if below < 4:
+            return at
+    while at < len(codes) and codes[at] < low:
+        at += 1
+    return at
 
 
 @kernel
@@ -219,7 +231,7 @@ def close_rows(
         code = left.code[p]
         if code != known:
             known, total = code, move_on(code, strips, 1, right.code, at, until)
-        if count + total > capacity:
+        if count + total >= capacity:
             return p, count, looked
         time = left.time[p]
         oldest, newest = time - before, time + after
@@ -231,11 +243,12 @@ def close_rows(
             # Without branches: which rows are near cannot be foreseen, a wrong guess costs more than three writes.
             if points and d == 1:
                 x = left.centre[p, 0]
-                for r in range(b, e):
+                # Nor can be whether there are rows at all: two are looked at anyway.
+                for r in range(b, max(e, min(b + 2, len(right.code)))):
                     u = x - right.centre[r, 0]
                     to_left[count], to_right[count] = p, r
                     t = right.time[r]
-                    count += (u * u <= square_limit) & (t >= oldest) & (t <= newest)
+                    count += (r < e) & (u * u <= square_limit) & (t >= oldest) & (t <= newest)
             elif points and d == 2:
                 x, y = left.centre[p, 0], left.centre[p, 1]
                 for r in range(b, e):

@@ -12,7 +12,9 @@ import pyarrow as pa
 
 from appulse.arguments import REAL, Kind, Unfit, shown
 from appulse.errors import BadArgument, nearest
+from appulse.kernels.times import rounded_times, scaled_times
 from appulse.model.columns import floats, nulls, without_nulls
+from appulse.model.room import room
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -133,12 +135,14 @@ def to_micros(array: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np
     if pa.types.is_integer(kind):
         whole, null, strange = _scaled(array, 1, null, strange, 2.0**63)
         return whole // 1_000, null, strange
-    if is_number(kind):
-        seconds = floats(array)
-        micros = np.floor(seconds / 1e3) if unit == "ns" else np.rint(seconds * UNITS[unit])
+    if is_number(kind) and unit == "ns":
+        micros = np.floor(floats(array) / 1e3)
         known = np.abs(micros) < _MOST_TIME
-        micros = micros if known.all() else np.where(known, micros, 0.0)
-        return micros.astype(np.int64), null, ~(known | null)
+        return np.where(known, micros, 0.0).astype(np.int64), null, ~(known | null)
+    if is_number(kind):
+        out = room(len(array), np.int64)
+        many = rounded_times(floats(array), float(UNITS[unit]), _MOST_TIME, out, strange)
+        return out, null, strange & ~null if many else strange
     raise BadArgument(f"A time column holds {kind}. Give timestamps, dates or numbers.")
 
 
@@ -146,6 +150,10 @@ def _scaled(
     array: pa.Array, per: int, null: NDArray[np.bool_], strange: NDArray[np.bool_], most: float = _MOST_TIME
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
     whole = without_nulls(array)
+    if whole.dtype == np.int64:
+        out = room(len(whole), np.int64)
+        scaled_times(whole, per, most, out, strange)
+        return out, null, strange
     strange = strange | (np.abs(whole.astype(np.float64)) * per >= most)
     whole = np.where(strange, 0, whole) if strange.any() else whole
     return whole.astype(np.int64) * per, null, strange
