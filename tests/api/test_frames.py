@@ -344,3 +344,14 @@ def test_frames_that_arrow_cannot_hold_say_which_column(frame: Any, match: str) 
     for call in calls:
         with pytest.raises(ap.BadArgument, match=match):
             call()
+
+
+@pytest.mark.parametrize("column", ["t", "x", "e"])
+def test_numbers_may_stand_in_a_dictionary(column: str) -> None:
+    """As they do in Parquet files and categories of pandas: times, values and probabilities are what they stand for."""
+    plain = pa.table(REST)
+    coded = plain.set_column(plain.column_names.index(column), column, plain[column].dictionary_encode())
+    found = [ap.self_join(stream(table, existence="e"), **CLOSE) for table in (plain, coded)]
+    assert found[0].num_rows > 0
+    assert found[1].to_pylist() == found[0].to_pylist()
+    assert found[1].schema.types == found[0].schema.types

@@ -199,7 +199,8 @@ def plain_values(column: pa.ChunkedArray) -> pa.Array:
 def plain_types(table: pa.Table) -> pa.Table:
     """A table in types for which Arrow has every function that calls need.
 
-    Views become plain text, bytes and lists, decimals of 32 and 64 bits those of 128, and runs single values.
+    Views become plain text, bytes and lists, decimals of 32 and 64 bits those of 128, and runs single values; so do
+    dictionaries, but those of text and bytes.
     """
     for i, given in enumerate(table.schema.types):
         if given.id in _PLAIN:
@@ -229,7 +230,9 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_run_end_encoded(kind):
         return plain_type(kind.value_type)
     if pa.types.is_dictionary(kind):
-        return pa.dictionary(kind.index_type, plain_type(kind.value_type), kind.ordered)
+        of = plain_type(kind.value_type)
+        apart = is_text(of) or pa.types.is_binary(of) or pa.types.is_large_binary(of)
+        return pa.dictionary(kind.index_type, of, kind.ordered) if apart else of
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(plain_type(field.type)) for field in kind])
     if pa.types.is_map(kind):
