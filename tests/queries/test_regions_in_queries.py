@@ -247,6 +247,9 @@ def test_positions_have_the_mass_of_their_tangent_plane(lon: float) -> None:
         assert p == pytest.approx(expected, abs=1e-9)
         (event,) = ap.fence_events(ellipse, asked, enter=0.01, leave=0.001)["probability"].to_pylist()
         assert event == pytest.approx(p, abs=1e-12)
+        beside = asked.append_column("condition", pa.array(["time >= 0 OR time < -1"]))
+        (p,) = ap.match_queries(ellipse, beside, probability=0.01)["probability"].to_pylist()
+        assert p == pytest.approx(expected, abs=1e-9)
     text = f"lon BETWEEN {lon - 0.0003!r} AND 180 AND lat >= 48"
     (q,) = ap.match_queries(stream, pa.table({"query": [1], "condition": [text]}), probability=0.01)[
         "probability"

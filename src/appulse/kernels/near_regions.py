@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.cells import packed_order
+from appulse.kernels.curved_regions import degrees_around, is_curved, widest
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.region_chances import from_centre, reaches
 from appulse.kernels.region_index import RegionIndex, candidates
@@ -36,7 +37,7 @@ class Near(NamedTuple):
     """The regions near each of some readings, by level and number: of r those ``begin[r]`` to ``begin[r] + many[r]``.
 
     Near to an exact reading are those that cover it. ``free`` is how far it is from the boundary, in deviations: below
-    0 outside, and not more than ``Reach.free``; NaN of discs, and at the 180th meridian.
+    0 outside, and not more than ``Reach.free``; NaN of discs, at the 180th meridian, and where the Earth is curved.
     """
 
     begin: Ints
@@ -128,10 +129,10 @@ def curve_of(regions: Regions, level: Ints) -> Curve:
 
 
 @exact_kernel
-def _codes(curve: Curve, readings: Readings, first: int, reach: float, on_earth: bool, out: Ints, count: Ints) -> None:
+def _codes(curve: Curve, readings: Readings, first: int, reach: float, ground: Ground, out: Ints, count: Ints) -> None:
     """The place of each reading on the curve, from 1 on, exact ones first; 0: it is far from all regions.
 
-    Those of the 180th meridian have a ``count`` of -1 and a code of 0.
+    Those of the 180th meridian, and where the Earth is curved, have a ``count`` of -1 and a code of 0.
     """
     most = (1 << _BITS) - 1
     low, high, step = curve.low, curve.high, curve.step
@@ -140,7 +141,8 @@ def _codes(curve: Curve, readings: Readings, first: int, reach: float, on_earth:
         x, y, across = readings.at[r, 0], readings.at[r, 1], readings.scale[r, 0]
         wide, tall = reach / across, reach * tallness(readings.scale[r])
         out[k], count[k] = 0, 0
-        if on_earth and abs(x) + TAIL / across >= 180.0:
+        over = ground.on_earth and abs(x) + TAIL / across >= 180.0
+        if over or (ground.on_earth and is_curved(y, readings.scale[r], ground.earth)):
             count[k] = -1
         elif low[0] - wide <= x <= high[0] + wide and low[1] - tall <= y <= high[1] + tall:
             column = min(most, int(max(0.0, (x - low[0]) * step)))
@@ -165,7 +167,7 @@ def nearby(
     """The regions near readings ``first`` to ``last``, at most 2^20."""
     index, curve, n = search.grid, search.curve, last - first
     begin, count, code = np.zeros(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    _codes(curve, readings, first, reach.box, ground.on_earth, code, count)
+    _codes(curve, readings, first, reach.box, ground, code, count)
     code, order = packed_order(code, 2 * _BITS + 2, _BITS)
     region, free, total = np.empty(8 * n + 64, np.int32), np.empty(8 * n + 64), 0
     group = _room()
@@ -225,10 +227,10 @@ def nearby(
         g += m
     for k in range(n):
         if count[k] < 0:
-            found = _over_180(index, regions, readings, first + k, reach.box, near)
+            found = _alone(index, regions, readings, first + k, reach.box, ground, near)
             while found > near.shape[0]:
                 near = np.empty(2 * found, np.int64)
-                found = _over_180(index, regions, readings, first + k, reach.box, near)
+                found = _alone(index, regions, readings, first + k, reach.box, ground, near)
             if total + found > region.shape[0]:
                 region, free = _more_room(region, free, total, found)
             begin[k], count[k] = total, found
@@ -238,10 +240,14 @@ def nearby(
 
 
 @exact_kernel
-def _over_180(index: RegionIndex, regions: Regions, readings: Readings, r: int, reach: float, out: Ints) -> int:
-    """The regions near a reading at the 180th meridian; their number."""
-    x, y = readings.at[r, 0], readings.at[r, 1]
-    wide, tall = min(360.0, reach / readings.scale[r, 0]), min(180.0, reach * tallness(readings.scale[r]))
+def _alone(
+    index: RegionIndex, regions: Regions, readings: Readings, r: int, reach: float, ground: Ground, out: Ints
+) -> int:
+    """The regions near a reading at the 180th meridian, or where the Earth is curved; their number."""
+    x, y, scale = readings.at[r, 0], readings.at[r, 1], readings.scale[r]
+    wide, tall = min(360.0, reach / scale[0]), min(180.0, reach * tallness(scale))
+    if is_curved(y, scale, ground.earth):
+        wide, tall = degrees_around(y, TAIL * widest(y, scale, ground.earth), ground.earth)
     found = 0
     for aside in (x, x - 360.0, x + 360.0):
         room = out[min(found, out.shape[0]) :]

@@ -94,6 +94,12 @@ def _passed(ay: float, by: float, left: bool) -> int:
 @exact_kernel
 def mass(regions: Regions, i: int, x: float, y: float, across: float, along: float, tilt: float) -> float:
     """Pr{inside} of a place with normal errors, of the scale that `appulse.model.covariance.whitening` has."""
+    return min(1.0, max(0.0, enclosed(regions, i, x, y, across, along, tilt)))
+
+
+@exact_kernel
+def enclosed(regions: Regions, i: int, x: float, y: float, across: float, along: float, tilt: float) -> float:
+    """As `mass`, by the turns that the boundary makes: of what it has at its right, less by 1."""
     first, start, bounds, edges = regions.first, regions.start, regions.bounds, regions.edges
     panels, n, total, turns = np.empty((4, _PANELS)), 0, 0.0, 0
     # Where a chain of far edges ends, while one goes on. Corners at which chains begin or end are those of a ring: they
@@ -171,7 +177,7 @@ def mass(regions: Regions, i: int, x: float, y: float, across: float, along: flo
     total += _over(panels, n)
     if far:
         total += math.atan2(qy, qx)
-    return min(1.0, max(0.0, total * (0.5 / math.pi) + turns))
+    return total * (0.5 / math.pi) + turns
 
 
 @exact_kernel

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from appulse.kernels.curved_regions import curved_mass, is_curved
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.near_regions import TAIL, Near, Reach, Readings, Search, nearby
 from appulse.kernels.region_chances import chance, mass
@@ -34,6 +35,8 @@ def place_chance(regions: Regions, fence: int, readings: Readings, r: int, groun
         total = chance(regions, fence, at, scale, readings.place, readings.spread, r, ground)
         return float(total * readings.exists[r])
     x, y, along, tilt = at[r, 0], at[r, 1], scale[r, 1], scale[r, 2]
+    if ground.on_earth and is_curved(y, scale[r], ground.earth):
+        return float(curved_mass(regions, fence, x, y, scale[r], readings.place[r], ground.earth) * readings.exists[r])
     total = mass(regions, fence, x, y, across, along, tilt)
     if turns and x + TAIL / across >= 180.0:
         total += mass(regions, fence, x - 360.0, y, across, along, tilt)

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from appulse.arguments import REAL, Kind, Unfit, shown
 from appulse.errors import BadArgument, nearest
-from appulse.kernels.times import rounded_times, scaled_times
 from appulse.model.columns import floats, nulls, without_nulls
 from appulse.model.room import room
 
@@ -140,6 +139,8 @@ def to_micros(array: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np
         known = np.abs(micros) < _MOST_TIME
         return np.where(known, micros, 0.0).astype(np.int64), null, ~(known | null)
     if is_number(kind):
+        from appulse.kernels.times import rounded_times  # Numba takes long to import, and brings SciPy
+
         out = room(len(array), np.int64)
         many = rounded_times(floats(array), float(UNITS[unit]), _MOST_TIME, out, strange)
         return out, null, strange & ~null if many else strange
@@ -151,6 +152,8 @@ def _scaled(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
     whole = without_nulls(array)
     if whole.dtype == np.int64:
+        from appulse.kernels.times import scaled_times
+
         out = room(len(whole), np.int64)
         scaled_times(whole, per, most, out, strange)
         return out, null, strange

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.geodesic import Earth
+    from appulse.queries.index import Met
     from appulse.queries.regions import Found
     from appulse.queries.sets import QuerySet
 
@@ -144,6 +145,8 @@ def match_normals(queries: QuerySet, rows: Normals, threshold: float | None) -> 
     probability = rows.exists[met.rows] * _in_ranges(rows, met.rows, low, high)
     probability[tied] *= _in_parts(queries, rows, met.rows[tied], region[tied], ranges)
     region[tied] = -1
+    if copied:
+        probability[_said_twice(queries, met, rows.owner, region)] = 0.0
     asked = np.flatnonzero((region >= 0) & (probability > 0.0))
     if len(asked):
         at = met.rows[asked]
@@ -154,6 +157,16 @@ def match_normals(queries: QuerySet, rows: Normals, threshold: float | None) -> 
         owner, slots = np.concatenate([owner, alone.row]), np.concatenate([slots, alone.slot])
         probability = np.concatenate([probability, alone.probability])
     return _summed(owner, slots, probability, threshold)
+
+
+def _said_twice(queries: QuerySet, met: Met, owner: NDArray[np.int64], region: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Pairs of a copy of a row and a disc that another copy meets, too: distances on Earth are those of all copies."""
+    there = np.flatnonzero(region >= 0)
+    disc = there[~np.isnan(queries.regions.arrays.radius[region[there]])]
+    flat = queries.axis_of(PLACE_X), queries.axis_of(PLACE_Y)  # where copies meet boxes of their own
+    bounds = [side[disc] for sides in (met.lows, met.highs) for axis, side in enumerate(sides) if axis not in flat]
+    pairs = np.column_stack([owner[met.rows[disc]], met.entries[disc], *bounds])
+    return np.delete(disc, np.unique(pairs, axis=0, return_index=True)[1])
 
 
 def _in_ranges(

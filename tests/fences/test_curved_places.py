@@ -1,0 +1,80 @@
+"""Fences of places where degrees are not as those of a plane: large errors, and the poles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyproj
+import pytest
+import shapely
+from scipy.special import ndtri
+
+import appulse as ap
+
+_WGS84 = pyproj.Geod(ellps="WGS84")
+_STEPS = 300
+_REGIONS = {
+    "all of the Arctic": shapely.box(-180, 60, 180, 90),
+    "a quarter of it": shapely.box(0, 80, 90, 90),
+    "a ring around the pole": shapely.box(-180, 89, 180, 89.9),
+    "over the 180th meridian": shapely.Polygon([(178, 80), (182, 80), (180, 85)]),
+    "a strip around the Equator": shapely.box(-180, -1, 180, 1),
+    "a square with a hole": shapely.box(9, 49, 11, 51) - shapely.box(9.9, 49.9, 10.1, 50.1),
+}
+
+
+def chances(lat: float, lon: float, long: float, short: float, azimuth: float) -> dict[str, float]:
+    """The share of evenly likely places that each region holds: each at its azimuth and distance from the mean."""
+    one = ndtri((np.arange(_STEPS) + 0.5) / _STEPS)
+    along, across = (part.ravel() for part in np.meshgrid(long * one, short * one))
+    turn = np.radians(azimuth)
+    east, north = along * np.sin(turn) + across * np.cos(turn), along * np.cos(turn) - across * np.sin(turn)
+    ways = np.degrees(np.arctan2(east, north)), np.hypot(east, north)
+    at, up, _ = _WGS84.fwd(np.full(len(east), lon), np.full(len(east), lat), *ways)
+    found = {}
+    for name, region in _REGIONS.items():
+        inside = [shapely.contains_xy(region, np.asarray(at) + aside, up) for aside in (-360.0, 0.0, 360.0)]
+        found[name] = float(np.logical_or.reduce(inside).mean())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("lat", "lon", "long", "short"),
+    [
+        (90.0, 10.0, 10.0, 10.0),
+        (89.9999, 10.0, 10.0, 10.0),
+        (89.98, -170.0, 5_000.0, 2_000.0),
+        (89.51, 45.0, 30_000.0, 30_000.0),
+        (89.95, 1.0, 300.0, 300.0),
+        (80.05, 180.0, 8_000.0, 3_000.0),
+        (84.8, 180.1, 20_000.0, 20_000.0),
+        (1.0, 77.0, 30_000.0, 30_000.0),  # what lies opposite is on the boundary, too
+        (50.05, 10.05, 7_000.0, 7_000.0),
+        (50.9, 11.2, 40_000.0, 10_000.0),
+    ],
+)
+def test_what_lies_in_a_region_is_its_share_of_possible_places(
+    lat: float, lon: float, long: float, short: float
+) -> None:
+    """Of circles and of ellipses; also where a row lies on a region's edge, and beside the 180th meridian."""
+    row = pa.table({"id": ["a"], "t": [0], "lat": [lat], "lon": [lon]})
+    fences = pa.table({"query": list(_REGIONS), "region": [region.wkt for region in _REGIONS.values()]})
+    stream = ap.Stream(row, key="id", time="t", value=ap.Position("lat", "lon", ellipse=(long, short, 30.0)))
+    events = ap.fence_events(stream, fences, enter=1e-4, leave=1e-5)
+    found = dict(zip(events["query"].to_pylist(), events["probability"].to_pylist(), strict=True))
+    for name, expected in chances(lat, lon, long, short, 30.0).items():
+        assert found.get(name, 0.0) == pytest.approx(expected, abs=4e-3), name
+
+
+def test_far_from_poles_and_of_small_errors_both_ways_agree() -> None:
+    """Where degrees begin to be as those of a plane, nothing jumps."""
+    lat = np.linspace(49.5, 50.5, 41)
+    fences = pa.table({"query": ["a"], "region": [shapely.box(9, 49, 11, 50).wkt]})
+    found = []
+    for sigma in (5_300.0, 5_360.0):  # times the tangent of the latitude: 6.3 and 6.4 km
+        row = pa.table({"id": np.arange(41), "t": np.zeros(41), "lat": lat, "lon": np.full(41, 10.0)})
+        stream = ap.Stream(row, key="id", time="t", value=ap.Position("lat", "lon", sigma=sigma))
+        events = ap.fence_events(stream, fences, enter=1e-9, leave=1e-9)
+        found.append(dict(zip(events["key"].to_pylist(), events["probability"].to_pylist(), strict=True)))
+    one, other = ([of.get(key, 0.0) for key in range(41)] for of in found)
+    assert one == pytest.approx(other, abs=6e-3)
