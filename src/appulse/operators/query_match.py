@@ -13,7 +13,7 @@ from appulse.kernels.gaussian import interval_masses
 from appulse.kernels.near_regions import Readings
 from appulse.kernels.normal_boxes import box_masses
 from appulse.model.batch import Batch
-from appulse.model.positions import centred
+from appulse.model.positions import EARTHS, centred
 from appulse.queries.clipping import clipped
 from appulse.queries.keys import doubles_of
 from appulse.queries.places import PLACE_X, PLACE_Y, mass
@@ -78,6 +78,16 @@ class Normals:
     earth: Earth | None
 
     @property
+    def on_sky(self) -> bool:
+        """Whether places are on the sky."""
+        return self.earth == EARTHS["sky"]
+
+    @property
+    def least_longitude(self) -> float:
+        """From where on longitudes are counted: right ascensions from 0, else from -180 degrees."""
+        return 0.0 if self.on_sky else -180.0
+
+    @property
     def copied(self) -> bool:
         """Whether some row is there several times."""
         return bool((np.diff(self.owner) < 1).any())
@@ -138,15 +148,16 @@ def match_normals(queries: QuerySet, rows: Normals, threshold: float | None) -> 
         axis = queries.axis_of(name)
         if axis is not None:
             low[:, i], high[:, i] = doubles_of(met.lows[axis]), doubles_of(met.highs[axis])
-        if copied and i == _LONGITUDE:  # a region has its own bounds
-            low[:, i] = np.where(region < 0, np.maximum(low[:, i], -180.0), low[:, i])
-            high[:, i] = np.where(region < 0, np.minimum(high[:, i], 180.0), high[:, i])
+        if copied and i == _LONGITUDE:  # a region alone has its own bounds
+            own = (region < 0) | (rows.on_sky & np.isfinite(np.hstack([low[:, :2], high[:, :2]])).any(axis=1))
+            low[own, i] = np.maximum(low[own, i], rows.least_longitude)
+            high[own, i] = np.minimum(high[own, i], rows.least_longitude + 360.0)
     tied, ranges = _tied(rows, met.rows, region, low, high)
+    twice = _said_twice(queries, met, rows, region, tied) if copied else tied[:0]
     probability = rows.exists[met.rows] * _in_ranges(rows, met.rows, low, high)
     probability[tied] *= _in_parts(queries, rows, met.rows[tied], region[tied], ranges)
     region[tied] = -1
-    if copied:
-        probability[_said_twice(queries, met, rows.owner, region)] = 0.0
+    probability[twice] = 0.0
     asked = np.flatnonzero((region >= 0) & (probability > 0.0))
     if len(asked):
         at = met.rows[asked]
@@ -159,14 +170,22 @@ def match_normals(queries: QuerySet, rows: Normals, threshold: float | None) -> 
     return _summed(owner, slots, probability, threshold)
 
 
-def _said_twice(queries: QuerySet, met: Met, owner: NDArray[np.int64], region: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Pairs of a copy of a row and a disc that another copy meets, too: distances on Earth are those of all copies."""
-    there = np.flatnonzero(region >= 0)
-    disc = there[~np.isnan(queries.regions.arrays.radius[region[there]])]
+def _said_twice(
+    queries: QuerySet, met: Met, rows: Normals, region: NDArray[np.int64], tied: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Pairs of a copy of a row and a query of which another copy says the same.
+
+    Of ranges that is one with the same mean, of a region one at the same place; distances to a disc's centre are those
+    of all copies.
+    """
+    placed = region >= 0
+    frame = np.where(placed, rows.at[met.rows, 0], rows.mean[met.rows, _LONGITUDE])
+    frame[placed] = np.where(np.isnan(queries.regions.arrays.radius[region[placed]]), frame[placed], 0.0)
+    asked = np.delete(np.arange(len(region)), tied)
     flat = queries.axis_of(PLACE_X), queries.axis_of(PLACE_Y)  # where copies meet boxes of their own
-    bounds = [side[disc] for sides in (met.lows, met.highs) for axis, side in enumerate(sides) if axis not in flat]
-    pairs = np.column_stack([owner[met.rows[disc]], met.entries[disc], *bounds])
-    return np.delete(disc, np.unique(pairs, axis=0, return_index=True)[1])
+    bounds = [side[asked] for sides in (met.lows, met.highs) for axis, side in enumerate(sides) if axis not in flat]
+    pairs = [rows.owner[met.rows[asked]], met.entries[asked], frame[asked].view(np.int64), *bounds]
+    return np.delete(asked, np.unique(np.column_stack(pairs), axis=0, return_index=True)[1])
 
 
 def _in_ranges(
@@ -201,7 +220,10 @@ def _tied(
     tied = np.flatnonzero((region >= 0) & np.isfinite(ranges).any(axis=1) & np.isfinite(rows.scale[at, 0]))
     for axis in flat:
         low[tied, axis], high[tied, axis] = -np.inf, np.inf
-    return tied, ranges[tied]
+    ranges = ranges[tied]
+    if rows.on_sky:
+        ranges[:, ::2] += (rows.at[at[tied], 0] - rows.mean[at[tied], _LONGITUDE])[:, None]
+    return tied, ranges
 
 
 def _in_parts(

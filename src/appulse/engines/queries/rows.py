@@ -84,6 +84,8 @@ def points_of(rows: ValidRows, encoding: Encoding) -> Points:
     samples = as_samples(rows.values, model)
     counts, owner = samples.counts, samples.owner
     points, given = samples.values.points, samples.values.weights
+    if isinstance(model, Position) and model.earth == "sky":
+        points = np.column_stack([points[:, 0], np.remainder(points[:, 1], 360.0), points[:, 2:]])
     weight = 1.0 / np.repeat(np.maximum(counts, 1), counts) if given is None else given
     if rows.values.share is not None:
         weight = weight * rows.values.share[owner]
@@ -102,7 +104,7 @@ def normals_of(rows: ValidRows, encoding: Encoding) -> Normals:
     model, names = encoding.held_as, normal_columns(encoding)
     n, centre, spread = len(rows.time), rows.values.centre, rows.values.spread
     columns = {name: column_of(rows.table, name) for name in rows.table.column_names if name not in names}
-    owner, turn = np.arange(n), np.zeros(n)
+    owner = np.arange(n)
     earth, at, scale, error, covariance = None, np.empty((n, 0)), np.empty((n, 0)), flat_part(spread), None
     if isinstance(model, Position):
         earth = EARTHS[model.earth]
@@ -112,13 +114,20 @@ def normals_of(rows: ValidRows, encoding: Encoding) -> Normals:
         covariance = _in_degrees(error, spread[:, error.shape[1] :], metres_of_degrees(degrees[:, 1], earth))
         sigma = deviations(covariance, len(names))
         mean = np.hstack([degrees[:, ::-1], centre[:, 3:]])
-        far = np.abs(mean[:, 1]) + _TAIL * sigma[:, 1] >= 180.0
-        owner = np.concatenate([owner, np.flatnonzero(far)])
-        turn = np.concatenate([turn, np.where(mean[far, 1] > 0.0, -360.0, 360.0)])
+        reach, lon = _TAIL * sigma[:, 1], mean[:, 1].copy()
+        turned, turn = _over(lon, reach, 0.0)
+        at, turn_at = mean[:, 1::-1].copy(), turn
+        if model.earth == "sky":  # right ascensions are from 0 to 360, while places stay where regions have them
+            mean[:, 1] = np.remainder(lon, 360.0)
+            around, turn = _over(mean[:, 1], reach, 180.0)
+            turn_at, turn = (np.concatenate(turns) for turns in ((turn_at, 0.0 * turn), (0.0 * turn_at, turn)))
+            turned = np.concatenate([turned, around])
+        owner = np.concatenate([owner, turned])
         mean, sigma, scale, covariance = mean[owner], sigma[owner], scale[owner], covariance[owner]
         covariance = None if model.ellipse is None else covariance
-        mean[:, 1] += turn
-        at = mean[:, 1::-1]
+        at = at[owner]
+        mean[n:, 1] += turn
+        at[n:, 0] += turn_at
     else:
         mean, sigma = centre, np.ascontiguousarray(deviations(spread, centre.shape[1]))
         covariance = spread if isinstance(model, Gaussian) and model.sigma is None and len(names) > 1 else None
@@ -128,6 +137,14 @@ def normals_of(rows: ValidRows, encoding: Encoding) -> Normals:
         columns = {name: column.take(pa.array(owner)) for name, column in columns.items()}
     time, exists, at = rows.time[owner], rows.existence[owner], np.ascontiguousarray(at)
     return Normals(columns, time, owner, names, mean, sigma, covariance, exists, at, scale, error[owner], earth)
+
+
+def _over(
+    lon: NDArray[np.float64], reach: NDArray[np.float64], middle: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Places that reach 180 degrees from the middle of all longitudes, and what takes each to the other side."""
+    far = np.abs(lon - middle) + reach >= 180.0
+    return np.flatnonzero(far), np.where(lon[far] > middle, -360.0, 360.0)
 
 
 def _in_degrees(
