@@ -113,6 +113,25 @@ def test_fences_come_from_files(folder: Path) -> None:
         read_fences(folder / "wrong.geojson")
 
 
+def test_a_fence_of_a_file_that_is_none_is_a_reject(folder: Path) -> None:
+    """One bad zone of many stops no job; a job of none that is good is refused."""
+    good = {
+        "type": "Feature",
+        "properties": {"name": "depot"},
+        "geometry": shapely.geometry.mapping(shapely.from_wkt(DEPOT)),
+    }
+    bad = {"type": "Feature", "properties": {"name": "old"}, "geometry": None}
+    tiny = shapely.geometry.mapping(shapely.box(0, 0, 1e-9, 1e-9))
+    never = {"type": "Feature", "properties": {"name": "tiny"}, "geometry": tiny}
+    text = JOB.replace(f'regions = {{ depot = "{DEPOT}" }}', 'path = "zones.geojson"\nquery = "name"')
+    for zones, wanted in (([good, bad, never], 0), ([bad], 1), ([never], 0)):
+        (folder / "zones.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": zones}))
+        assert len(_problems(folder, text)) == wanted
+    (folder / "zones.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [good, bad]}))
+    (problem,) = _problems(folder, text.replace("enter = 0.9", 'enter = 0.9\non_reject = "fail"'))
+    assert problem.startswith("fence_events.path: fence 'old'")
+
+
 def test_a_job_waits_for_its_fences(folder: Path) -> None:
     regions = JOB[JOB.index("regions") : JOB.index("enter")]
     assert _problems(folder, JOB.replace(regions, 'path = "zones.geojson"\n')) == []

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import ValidationError
 
 from appulse import api
@@ -34,6 +35,7 @@ from appulse.jobs.files import files_at
 from appulse.jobs.problems import Problem, problems_of
 from appulse.jobs.sources import DataTable, FilesTable, MqttTable, ReplayTable, TopicsTable
 from appulse.jobs.tables import JobTable
+from appulse.model.defects import NEVER_TRUE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -315,8 +317,7 @@ def _check_queries(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Sch
         refused = (
             WindowQueries(resolve_window_queries(streams, empty, queries.schema, **settings)).change(queries).rejects
         )
-    listed = refused.slice(0, _MOST_REPORTED).to_pylist()
-    return [Problem(where, f"query {json.loads(row['values'])['query']!r}: {row['detail']}") for row in listed]
+    return _refused(where, "query", refused, asked.on_reject)
 
 
 def _check_fences(job: Job, stream: Stream, schema: pa.Schema) -> list[Problem]:
@@ -331,8 +332,18 @@ def _check_fences(job: Job, stream: Stream, schema: pa.Schema) -> list[Problem]:
         return [Problem(where, str(problem))]
     settings = FenceSettings(**asked.settings() | {"on_reject": "collect"})
     refused = resolve_fences(stream, schema, fences, settings).known_rejects
+    problems = _refused(where, "fence", refused, asked.on_reject)
+    # One of a file is a row of the rejects, as in a call.
+    strict = asked.path is None or asked.on_reject == "fail" or len(refused) == len(fences)
+    return problems if strict else []
+
+
+def _refused(where: str, kind: str, refused: pa.Table, on_reject: str) -> list[Problem]:
+    """Queries or fences that cannot be used; what can never match does no harm."""
+    if on_reject != "fail":
+        refused = refused.filter(pc.not_equal(refused["reason"], NEVER_TRUE))
     shown = refused.slice(0, _MOST_REPORTED).to_pylist()
-    return [Problem(where, f"fence {json.loads(row['values'])['query']!r}: {row['detail']}") for row in shown]
+    return [Problem(where, f"{kind} {json.loads(row['values'])['query']!r}: {row['detail']}") for row in shown]
 
 
 def _sensed(job: Job, readings: Stream, spark: SparkSession) -> DataFrame:
