@@ -17,11 +17,13 @@ from appulse.errors import BadArgument, JobError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from appulse.model.uncertainty import Model
+    from appulse.model.uncertainty import Exact, Gaussian, Position
 
 __all__ = ["match"]
 
 _MOST_REPORTED = 10
+# The value of rows without a column of numbers that is there in every row: their numbers.
+_NUMBER = "row number"
 
 
 def match(
@@ -85,6 +87,8 @@ def match(
                 ending_of(file, TABLES)
         asked, given = read_queries(queries, query), read_table(rows)
         model = _model(given, value, position, sigma, (key, time, existence))
+        if list(model.columns) == [_NUMBER]:
+            given = given.append_column(_NUMBER, [list(range(len(given)))])
         stream = Stream(given, key=key, time=time, value=model, existence=existence, name="rows")
         answers = api.match_queries(stream, asked, probability=probability, options=Options(max_output=max_output))
         refused = api.rejects(answers)
@@ -107,7 +111,7 @@ def match(
 
 def _model(
     table: pa.Table, value: str | None, position: str | None, sigma: str | None, others: tuple[str | None, ...]
-) -> Model:
+) -> Exact | Gaussian | Position:
     import pyarrow.types as kinds
 
     from appulse.model.uncertainty import Exact, Gaussian, Position
@@ -128,9 +132,7 @@ def _model(
             field.name for field in table.schema if kinds.is_integer(field.type) or kinds.is_floating(field.type)
         ]
         numbers = [name for name in numbers if name not in others and not _lacks_some(table[name])]
-        if not numbers:
-            raise BadArgument("No column of numbers is there in every row. Give --value: rows without it are rejects.")
-        columns = numbers[:1]
+        columns = numbers[:1] or [_NUMBER]
     return Exact(*columns) if error is None else Gaussian(*columns, sigma=error)
 
 

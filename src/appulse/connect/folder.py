@@ -104,6 +104,17 @@ class Folder:
 def read_files(files: Sequence[str], form: Any, schema: pa.Schema | None, where: str) -> pa.Table:
     """The rows of files of one format, in the columns of those before; raises `BadArgument`."""
     try:
-        return ds.dataset(list(files), format=form, schema=schema).to_table()
+        try:
+            return ds.dataset(list(files), format=form, schema=schema).to_table()
+        except pa.ArrowInvalid:
+            # Arrow takes texts without a zone for no time with one, where Spark takes them for UTC.
+            if schema is None or (naive := _without_zones(schema)) == schema:
+                raise
+            return ds.dataset(list(files), format=form, schema=naive).to_table().cast(schema)
     except (OSError, pa.ArrowException) as error:
         raise BadArgument(f"{where}: {files[0]} or one of {len(files):,} files cannot be read: {error}") from error
+
+
+def _without_zones(schema: pa.Schema) -> pa.Schema:
+    kinds = [pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind for kind in schema.types]
+    return pa.schema([field.with_type(kind) for field, kind in zip(schema, kinds, strict=True)])
