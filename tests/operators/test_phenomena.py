@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -26,6 +27,7 @@ from tests.operators.test_sensor_join import judged
 SENSORS = ["a", "b", "c", "d", "ee", "f"]
 LATER = 10_000
 LINE = pa.table({"mote": SENSORS, "x": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0], "y": [0.0, 0.5, 0.0, 0.5, 0.0, 9.0]})
+DOUBLE = pa.float64()
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,11 @@ class Case:
     where: float | None = None  # readings are rows of at least this value
     idle: int | None = None
     links: tuple[tuple[str, str], ...] | None = None
+    kind: pa.DataType = DOUBLE
 
     @property
     def table(self) -> pa.Table:
-        return table_of(self.rows)
+        return table_of(self.rows, self.kind)
 
     def arguments(self) -> dict[str, Any]:
         place: dict[str, Any] = {} if self.reach is None else {"locations": LINE, "reach": self.reach}
@@ -69,10 +72,11 @@ def links_of(links: Any) -> pa.Table:
     return pa.table({side: pa.array([pair[i] for pair in links], pa.string()) for i, side in enumerate(("a", "b"))})
 
 
-def table_of(rows: Any) -> pa.Table:
+def table_of(rows: Any, value: pa.DataType = DOUBLE) -> pa.Table:
     names, kinds = ["mote", "ts", "v", "room"], [pa.string(), pa.int64(), pa.float64(), pa.string()]
     columns = list(map(list, zip(*rows, strict=True))) or [[]] * 4
-    return pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)})
+    table = pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)})
+    return table.set_column(2, "v", table["v"].cast(value))
 
 
 @st.composite
@@ -82,6 +86,9 @@ def cases(draw: st.DrawFn) -> Case:
         st.sampled_from(SENSORS), st.integers(0, 14).map(LATER.__add__), value, st.sampled_from(["x", "x", "y"])
     )
     rows = draw(st.lists(row, max_size=60))
+    kind = draw(st.sampled_from([DOUBLE, pa.decimal128(20, 3)]))
+    if pa.types.is_decimal(kind):
+        rows = [(sensor, time, round(value, 3), room) for sensor, time, value, room in rows]
     return Case(
         tuple(rows),
         draw(st.integers(1, 3)),
@@ -93,6 +100,7 @@ def cases(draw: st.DrawFn) -> Case:
         draw(st.sampled_from([None, None, -0.5])),
         draw(st.sampled_from([None, None, 1, 5])),
         draw(st.sampled_from([None, None, (), (("a", "b"), ("c", "a"), ("c", "c"), ("b", "a"), ("ee", "f"))])),
+        kind,
     )
 
 
@@ -134,7 +142,7 @@ def told(result: pa.Table) -> list[tuple[Any, ...]]:
             row["phenomenon"],
             row["event"],
             row["time"],
-            row["value"],
+            float(row["value"]) if isinstance(row["value"], Decimal) else row["value"],
             tuple(row["sensors"]),
             *(None if row[name] is None else tuple(row[name]) for name in ("merged", "split")),
         )
@@ -164,7 +172,7 @@ def check_order(case: Case, chance: Any, module: Any) -> None:
         patch.setattr(module, "_SLICE", chance.choice([1, 4, 1 << 14]))
         while rows:
             n = chance.randint(1, 9)
-            found += told(field.push(table_of(rows[:n])))
+            found += told(field.push(table_of(rows[:n], case.kind)))
             rows = rows[n:]
         if case.rows:
             found += told(field.drain())
@@ -188,7 +196,7 @@ def check_stage(data: st.DataObject, case: Case) -> None:
     found: list[pa.Table] = []
     while rows:
         n = data.draw(st.integers(1, 9))
-        found += spark.batch({"readings": table_of(rows[:n])})[0]
+        found += spark.batch({"readings": table_of(rows[:n], case.kind)})[0]
         rows = rows[n:]
     answers = pa.concat_tables([call.answer_schema.empty_table(), *found, *spark.end()[0]])
     inside = sensing.phenomena(case.table, **settings_)
@@ -205,7 +213,7 @@ def check_released(data: st.DataObject, case: Case) -> None:
     far = data.draw(st.sampled_from((1, 1, 7)))
     rows = [(sensor, LATER + far * (time - LATER), value, room) for sensor, time, value, room in sorted(case.rows)]
     rows.sort(key=lambda row: row[1] + data.draw(st.integers(0, 2)))
-    table = table_of(rows)
+    table = table_of(rows, case.kind)
     settings_ = case.arguments() | {"partition_by": ("room",), "emit": emit}
     call = sensing.resolved_phenomena(table, **settings_, lateness=2)
     buckets = data.draw(st.sampled_from((1, 2)))
@@ -218,7 +226,7 @@ def check_released(data: st.DataObject, case: Case) -> None:
     found: list[pa.Table] = []
     while rows:
         n = data.draw(st.integers(1, 4))
-        found += spark.batch({"readings": table_of(rows[:n])})[0]
+        found += spark.batch({"readings": table_of(rows[:n], case.kind)})[0]
         rows = rows[n:]
     answers = pa.concat_tables([call.answer_schema.empty_table(), *found, *spark.end()[0]])
     inside = sensing.phenomena(table, **settings_)

@@ -7,6 +7,7 @@ import math
 import statistics
 from collections import Counter
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from random import Random
 
 SENSORS = ["a", "b", "c", "dd", "éa"]
+DOUBLE = pa.float64()
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,11 @@ class Case:
     window: Any
     resolution: float | None
     within: float | None
+    kind: pa.DataType = DOUBLE
 
     @property
     def table(self) -> pa.Table:
-        return table_of(self.rows)
+        return table_of(self.rows, self.kind)
 
     def arguments(self) -> dict[str, Any]:
         return {"sensor": "mote", "time": "ts", "value": "v", "window": self.window, **self.alike()}
@@ -60,11 +63,12 @@ class Case:
         return 10**6 * self.window
 
 
-def table_of(rows: Any) -> pa.Table:
+def table_of(rows: Any, value: pa.DataType = DOUBLE) -> pa.Table:
     names = ["mote", "ts", "v", "room", "note"]
     kinds = [pa.string(), pa.int64(), pa.float64(), pa.string(), pa.int64()]
     columns = list(map(list, zip(*rows, strict=True))) or [[]] * 5
-    return pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)})
+    table = pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)})
+    return table.set_column(2, "v", table["v"].cast(value))
 
 
 @st.composite
@@ -75,7 +79,10 @@ def cases(draw: st.DrawFn) -> Case:
     own = st.dictionaries(st.sampled_from(SENSORS), st.integers(0, 6), max_size=3)
     window = draw(st.one_of(st.integers(0, 8), st.tuples(own, st.integers(0, 6)).map(lambda w: {**w[0], None: w[1]})))
     alike = draw(st.sampled_from([(None, None), (0.5, None), (0.1, None), (None, 0.0), (None, 0.7), (None, 2.0)]))
-    return Case(tuple(rows), window, *alike)
+    kind = draw(st.sampled_from([DOUBLE, pa.decimal128(20, 3)]))
+    if pa.types.is_decimal(kind):
+        rows = [(sensor, time, round(value, 3), room, note) for sensor, time, value, room, note in rows]
+    return Case(tuple(rows), window, *alike, kind)
 
 
 def expected(case: Case, rows: Any = None) -> Counter[Any]:
@@ -92,9 +99,18 @@ def expected(case: Case, rows: Any = None) -> Counter[Any]:
     )
 
 
+def _number(value: Any) -> Any:
+    return float(value) if isinstance(value, Decimal) else value
+
+
 def told(result: pa.Table) -> Counter[Any]:
     return Counter(
-        (row["value"], row["sensor"], row["time"], tuple((m["sensor"], tuple(m["times"])) for m in row["matches"]))
+        (
+            _number(row["value"]),
+            row["sensor"],
+            row["time"],
+            tuple((m["sensor"], tuple(m["times"])) for m in row["matches"]),
+        )
         for row in result.to_pylist()
     )
 
@@ -114,7 +130,7 @@ def test_no_sweep_order_or_batch_changes_an_answer(case: Case, sweep: str, chanc
     found: Counter[Any] = Counter()
     while rows:
         n = chance.randint(1, 8)
-        found += told(join.push(table_of(rows[:n])))
+        found += told(join.push(table_of(rows[:n], case.kind)))
         rows = rows[n:]
     if case.rows:
         found += told(join.drain())
@@ -250,7 +266,7 @@ def test_sensors_that_did_alike(case: Case, asked: tuple[str, float | None]) -> 
     )
     found, rows = [], sorted(rows, key=lambda row: row[1])
     for at in range(0, len(rows), 7):
-        found += join.push(table_of(rows[at : at + 7])).to_pylist()
+        found += join.push(table_of(rows[at : at + 7], case.kind)).to_pylist()
     found += join.drain().to_pylist() if rows else []
     assert wanted == Counter(
         (row["sensor"], row["time"], tuple((m["sensor"], tuple(m["times"])) for m in row["matches"])) for row in found
@@ -332,8 +348,6 @@ def test_how_calls_are_carried_out() -> None:
 
 
 def test_values_of_any_type() -> None:
-    from decimal import Decimal
-
     for values, kind in (
         (["up", "down", "up", "up"], pa.string()),
         (["up", "down", "up", "up"], pa.dictionary(pa.int32(), pa.string())),
@@ -347,6 +361,18 @@ def test_values_of_any_type() -> None:
             (values[2], 3, [1]),
             (values[3], 10, [3, 1]),
         ]
+
+
+@pytest.mark.parametrize("kind", [DOUBLE, pa.decimal128(10, 2), pa.decimal128(38, 18)], ids=str)
+def test_decimals_match_by_number(kind: pa.DataType) -> None:
+    """Within a distance and by bins, as doubles do; also where later pushes bring other values."""
+    asked: list[tuple[dict[str, Any], int]] = [({"within": 0.3}, 2), ({"within": 0.05}, 0), ({"resolution": 1}, 2)]
+    for alike, wanted in asked:
+        table = pa.table({"s": ["a", "b", "c"], "t": [0, 1, 2], "v": pa.array([20.0, 20.1, 20.2]).cast(kind)})
+        assert ap.sensor_join(ap.Stream(table, key="s", time="t", value="v"), **alike, window=10).num_rows == wanted
+        join = ap.SensorJoin(ap.Stream(None, key="s", time="t", value="v", lateness=1), **alike, window=10)
+        found = [join.push(table.slice(i, 1)) for i in range(3)]
+        assert pa.concat_tables([*found, join.drain()]).num_rows == wanted
 
 
 def test_sensors_at_one_instant_go_by_their_order() -> None:

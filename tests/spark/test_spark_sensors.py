@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import appulse as ap
@@ -86,3 +87,25 @@ def test_phenomena_batch_streaming_and_in_process_tell_the_same(spark: SparkSess
     answers, rejects = drained(streamed, tmp_path / "out")
     assert _rows(answers) == _rows(inside)
     assert _rows(rejects) == _rows(ap.rejects(inside))
+
+
+def test_decimals_match_by_number(spark: SparkSession, tmp_path: Path) -> None:
+    """Within a distance and by bins, as doubles do; without either, if they are equal."""
+    doubles = _table()
+    doubles = doubles.filter(pc.is_finite(doubles["temperature"]))
+    decimals = doubles.set_column(2, "temperature", doubles["temperature"].cast(pa.decimal128(10, 2)))
+    frame = spark.read.parquet(str(files(tmp_path / "in", decimals, 300)))
+    given: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "temperature"}
+    joined: list[dict[str, Any]] = [{"window": 15} | alike for alike in ({"within": 0.1}, {"resolution": 0.25}, {})]
+    options = ap.Options(partitions=3)
+    for call, settings in (
+        *((sensing.sensor_join, more) for more in joined),
+        (sensing.phenomena, {"strength": 2, "span": 12, "resolution": 2.0}),
+        (sensing.phenomena, {"strength": 2, "span": 12, "within": 0.1}),
+    ):
+        wanted, inside = (call(table, **given, **settings) for table in (doubles, decimals))
+        assert len(wanted) > 20
+        names = [name for name in wanted.column_names if name != "value"]
+        assert inside.select(names).equals(wanted.select(names))
+        assert list(map(float, inside["value"].to_pylist())) == wanted["value"].to_pylist()
+        assert _rows(call(frame, **given, **settings, options=options).toArrow()) == _rows(inside)

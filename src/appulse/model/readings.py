@@ -98,15 +98,15 @@ class ReadingsEncoding:
 class Readings(Batch):
     """``n`` readings. ``bits`` are values as 64 bits in their order; those that have none are labels, and bits codes.
 
-    ``key`` tells equal values, or bins, by one number; of labels it means nothing beyond this batch. ``length`` is
-    each reading's own window; ``asks`` which of them ask for matches (None: all). ``carry`` are columns to bring along.
+    ``key`` are the bins of values (None: there are none, and values match if they are equal). ``length`` is each
+    reading's own window; ``asks`` which of them ask for matches (None: all). ``carry`` are columns to bring along.
     ``counts`` says which rows are readings (None: all); of the others only their times matter.
     """
 
     time: NDArray[np.int64]
     sensor: Bytes
     bits: NDArray[np.int64]
-    key: NDArray[np.int64]
+    key: NDArray[np.int64] | None = None
     label: tuple[bytes, ...] = field(default=(), metadata=SHARED)
     group: Labels | None = None
     length: NDArray[np.int64] | None = None
@@ -131,8 +131,10 @@ class Readings(Batch):
         if not any(part.label for part in parts):
             return parts
         label, codes = renumbered([part.label for part in parts])
-        bits = [own.astype(np.int64)[part.bits] for own, part in zip(codes, parts, strict=True)]
-        return [replace(part, bits=own, key=own, label=label) for part, own in zip(parts, bits, strict=True)]
+        return [
+            replace(part, bits=own.astype(np.int64)[part.bits], label=label)
+            for part, own in zip(parts, codes, strict=True)
+        ]
 
 
 def check_reading_columns(encoding: ReadingsEncoding, schema: pa.Schema) -> None:
@@ -271,7 +273,7 @@ def _lengths(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> N
 
 def _values(
     table: pa.Table, encoding: ReadingsEncoding
-) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[bytes, ...]]:
+) -> tuple[NDArray[np.int64], NDArray[np.int64] | None, tuple[bytes, ...]]:
     column = chunk(table[encoding.value])
     column = column if pa.types.is_dictionary(column.type) else column.cast(encoding.value_type)
     label: tuple[bytes, ...] = ()
@@ -282,7 +284,7 @@ def _values(
     else:
         bits = ordered.view(np.int64)
     if encoding.width is None:
-        return bits, bits, label
+        return bits, None, label
     key = np.empty(len(bits), np.int64)
     bin_keys(floats(column), encoding.width, key)
     return bits, key, label

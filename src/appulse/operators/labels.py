@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.model.readings import Readings
+
 
 class LabelNumbers:
     """Numbers for labels, exact and only valid within one operator; 0 stands for null, or for none at all."""
@@ -50,6 +52,13 @@ class LabelNumbers:
             if number == len(self.values):
                 self.values.append(value)
         return numbers
+
+    def keys(self, readings: Readings) -> NDArray[np.int64]:
+        """Numbers of readings that are equal where these match: of their bins, or else of their values."""
+        if readings.key is not None:
+            return np.ascontiguousarray(readings.key)
+        keys = self.add(readings.label)[readings.bits] if readings.label else readings.bits
+        return np.ascontiguousarray(keys)
 
     def labels(self, numbers: NDArray[np.int64]) -> Labels | None:
         """The labels behind numbers, each once and in order; None where nobody ever had any."""

@@ -220,8 +220,8 @@ class Phenomena(Observer):
         key = order = np.zeros(1, np.int64)
         if ordered is not None:
             readings, sensor, groups = ordered
-            key = self._labels.add(readings.label)[readings.bits] if readings.label else readings.key
-            order = self._order(np.ascontiguousarray(key))
+            key = self._labels.keys(readings)
+            order = self._order(key)
             time = np.ascontiguousarray(readings.time)
         for number, ticks in self._grouped(time, sensor, groups, others, before):
             known = self._field(number).field

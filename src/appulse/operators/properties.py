@@ -87,7 +87,7 @@ class Properties:
         pairs, codes = np.unique(np.stack(floors, axis=1), axis=0, return_inverse=True)
         rows = pa.StructArray.from_arrays([pa.array(pairs[:, 0]), pa.array(pairs[:, 1])], fields=list(SUMMARIES))
         codes = codes.reshape(-1).astype(np.int64)
-        return replace(readings, bits=codes, key=codes, label=tuple(encode(rows).to_list()))
+        return replace(readings, bits=codes, key=None, label=tuple(encode(rows).to_list()))
 
     def _by_slope(self, readings: Readings, slope: NDArray[np.float64]) -> Readings:
         known = np.flatnonzero(~np.isnan(slope))
@@ -97,7 +97,7 @@ class Properties:
             slope = np.sign(slope)
         ordered = order_bits(pa.array(slope))
         bits = slope.view(np.int64) if ordered is None else ordered.view(np.int64)
-        key = bits
+        key = None
         if width is not None:
             key = np.empty(len(slope), np.int64)
             bin_keys(slope, width, key)
@@ -116,7 +116,7 @@ def _by_pattern(readings: Readings, signs: NDArray[np.int64]) -> Readings:
     patterns, codes = np.unique(signs[known], return_inverse=True)
     codes = codes.astype(np.int64)
     label = tuple(_spelled(number).encode() for number in patterns.tolist())
-    return replace(readings.take(known), bits=codes, key=codes, label=label)
+    return replace(readings.take(known), bits=codes, key=None, label=label)
 
 
 def _spelled(number: int) -> str:

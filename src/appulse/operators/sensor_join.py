@@ -228,7 +228,6 @@ class SensorJoin:
         sensor = self.sensors.of(readings.sensor)
         if len(self.sensors) > len(self._room.latest):
             self._room = self._room._replace(latest=_grown(self._room.latest, 2 * len(self.sensors)))
-        key = self._values.add(readings.label)[readings.bits] if readings.label else readings.key
         valued = plan.reach is not None
         if plan.own and readings.length is not None:
             self._span = max(self._span, int(readings.length.max()))
@@ -236,7 +235,7 @@ class SensorJoin:
             np.ascontiguousarray(readings.time),
             sensor,
             self._groups.of(readings.group, n),
-            np.ascontiguousarray(key),
+            self._values.keys(readings),
             numbers_of(readings.bits, readings.label, plan.value_type) if valued else _NO_FLOATS,
             readings.length if plan.own and readings.length is not None else _NO_INTS,
             (_NO_FLAGS if readings.asks is None else readings.asks) if probing else np.zeros(n, bool),

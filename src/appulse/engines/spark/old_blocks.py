@@ -108,7 +108,7 @@ def readings_of(block: bytes) -> Readings:
         arrays["time"],
         Bytes(ends, arrays["sensors"]),
         bits,
-        arrays.get("key", bits),
+        arrays.get("key"),
         () if label is None else label.values,
         _labels(arrays, "group"),
         arrays.get("length"),

@@ -12,13 +12,11 @@ from appulse.model.strings import Labels
 
 def pack_readings(readings: Readings) -> bytes:
     """The readings as a block; labels that none of them has are left out."""
-    columns = {"time": readings.time, "sensor": readings.sensor}
+    columns = {"time": readings.time, "sensor": readings.sensor, "key": readings.key}
     if readings.label:
         columns["label"] = Labels(readings.bits.astype(np.int32), readings.label)
     else:
         columns["bits"] = readings.bits
-        if not np.array_equal(readings.key, readings.bits):
-            columns["key"] = readings.key
     for name in ("group", "length", "asks", "carry", "counts"):
         columns[name] = getattr(readings, name)
     return pack_columns("readings", columns)
@@ -31,4 +29,4 @@ def unpack_readings(block: bytes) -> Readings:
     columns, _ = unpack_columns("readings", block, copied=True)
     if (label := columns.pop("label", None)) is not None:
         columns |= {"bits": label.codes.astype(np.int64), "label": label.values}
-    return Readings(**({"key": columns["bits"]} | columns))
+    return Readings(**columns)

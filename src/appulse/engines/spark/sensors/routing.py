@@ -87,12 +87,13 @@ class ValueRouting:
     def places(self, readings: Readings) -> tuple[NDArray[np.uint64], list[NDArray[np.uint64]]]:
         """Hashes of the values, and of the places to either side that their reach touches."""
         group = np.zeros(len(readings), np.uint64) if readings.group is None else _label_hashes(readings.group)
-        if readings.label:
+        reach = self.plan.reach
+        if reach is None and readings.key is None and readings.label:
             table = np.array([label_hash(value) for value in readings.label], np.uint64)
             return mixed(group ^ table[readings.bits]), []
-        reach = self.plan.reach
         if reach is None:
-            return mixed(group ^ mixed(readings.key.view(np.uint64))), []
+            keys = readings.bits if readings.key is None else readings.key
+            return mixed(group ^ mixed(keys.view(np.uint64))), []
         value = numbers_of(readings.bits, readings.label, self.plan.value_type)
         more = reach * (1.0 + 1e-15)
         ends = [value, np.nextafter(value - more, -np.inf), np.nextafter(value + more, np.inf)]
