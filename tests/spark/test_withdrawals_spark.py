@@ -23,7 +23,7 @@ from appulse.engines.spark.tiles import TilePlan, hashed_plan
 from tests.helpers import naive_withdrawals as twin
 from tests.helpers import strategies
 from tests.helpers.fake_spark import FakeSpark
-from tests.helpers.streaming import read_stream, read_written
+from tests.helpers.streaming import drained, files, read_stream, read_written
 from tests.operators import test_withdrawals_of_held_pairs as held
 from tests.spark.test_tiles import plans, rows_of
 
@@ -257,3 +257,17 @@ def test_pairs_that_wait_are_withdrawn_with_their_rows(name: str, lateness: int,
 
 def _empty(side: str) -> ap.Stream:
     return held.stream(side, held.table([], "add"))
+
+
+def test_updates_of_one_file_are_in_its_order(spark: SparkSession, tmp_path: Path) -> None:
+    """In a batch and in a micro-batch: the last update of a row stays."""
+    rows = pa.table({"id": [1, 1, 1, 2], "t": [5] * 4, "x": [1.0, 3.0, 2.0, 7.0], "op": ["c", "u", "u", "u"]})
+    folder = files(tmp_path / "in", rows, len(rows))
+    for frame in (rows, spark.read.parquet(str(folder)), read_stream(spark, folder)):
+        stream = ap.Stream(frame, key="id", time="t", value="x", change="op", lateness=9)
+        found = ap.window_aggregate(stream, aggregates={"x": ["sum", "count"]}, window=0)
+        if frame is rows:
+            answers = found
+        else:
+            answers = drained(found, tmp_path / "out")[0] if frame.isStreaming else found.toArrow()
+        assert answers.select(["x_sum", "x_count"]).to_pylist() == [{"x_sum": 9.0, "x_count": 2.0}]

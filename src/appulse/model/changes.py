@@ -2,6 +2,7 @@
 
 Words are those of appulse (``add``, ``remove``), of Delta's change data feed (``_change_type``) and of Debezium
 (``op``). Debezium's ``u`` is a row in place of another of its key and time: it withdraws that one, and is added.
+Withdrawals that leave open which row they mean get the values of the row that stood before them in their table.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from appulse.kernels.newest import key_numbers
 from appulse.model import defects as why
 from appulse.model.carried import with_carried
 from appulse.model.columns import chunk, plain_types
@@ -22,13 +24,16 @@ from appulse.model.strings import Labels
 from appulse.model.strings import encode as canonical
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from appulse.model.encoding import Encoding
 
 #: What a row does: it is added; it withdraws a row that has its values, any row of its key and time, or another row
-#: than one of its own values.
-ADDED, WITHDRAWS, WITHDRAWS_ANY, WITHDRAWS_OTHER = 1, -1, -2, -3
+#: than one of its own values; the row of its table that it came in place of; a row of earlier steps, or else one that
+#: has its values.
+ADDED, WITHDRAWS, WITHDRAWS_ANY, WITHDRAWS_OTHER, WITHDRAWS_FORMER, WITHDRAWS_LIKELY = 1, -1, -2, -3, -4, -5
 _ADD, _REMOVE, _UPDATE, _UNKNOWN = range(4)
 _WORDS = {
     "add": _ADD,
@@ -43,6 +48,7 @@ _WORDS = {
     "d": _REMOVE,
 }
 _ROW = "appulse row"  # a column beside the user's
+_ODD = 0x9E3779B97F4A7C15 - (1 << 64)  # bits of all places change with each time
 
 
 def additions(rows: Objects) -> Objects:
@@ -80,8 +86,9 @@ def encode_changes(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Tab
         does[np.asarray(table[UNDECODED].is_valid())] = _ADD
     added, bad = encode(table.filter(pa.array((does == _ADD) | (does == _UPDATE))), plain)
     added = replace(added, change=np.full(len(added), ADDED))
-    withdrawn, bad_too = _withdrawals(table, does, plain, added)
-    parts = [added, *withdrawn]
+    former, settled = _formers(table, does, plain)
+    withdrawn, bad_too = _withdrawals(table, does, plain, added, settled)
+    parts = [added, *former, *withdrawn]
     return Objects.concat(parts), pa.concat_tables([bad, bad_too, _strange(table, does, given, encoding)])
 
 
@@ -112,9 +119,12 @@ def _strange(table: pa.Table, does: NDArray[Any], given: pa.Array, encoding: Enc
 
 
 def _withdrawals(
-    table: pa.Table, does: NDArray[Any], encoding: Encoding, added: Objects
+    table: pa.Table, does: NDArray[Any], encoding: Encoding, added: Objects, settled: Sequence[int]
 ) -> tuple[list[Objects], pa.Table]:
-    """The rows that withdraw others. Their values need not be there; those with values that are left out are, too."""
+    """The rows that withdraw others, but for those that are ``settled``.
+
+    Their values need not be there; those with values that are left out are, too.
+    """
     at = np.flatnonzero((does == _REMOVE) | (does == _UPDATE))
     table = plain_types(table.select(encoding.columns()).take(pa.array(at)).combine_chunks())
     defects = Defects(len(at))
@@ -125,18 +135,76 @@ def _withdrawals(
     known = np.asarray(whole.table[_ROW])
     kept = whole if not encoding.where else checked(numbered.take(pa.array(known)), encoding, also=[_ROW])[0]
     valued = np.asarray(kept.table[_ROW])
+    done = np.isin(at, settled)
     updates = does[at] == _UPDATE
     bare = np.flatnonzero(~defects.bad & ~updates)
-    bare = bare[~np.isin(bare, known)]
+    bare = bare[~np.isin(bare, known) & ~done[bare]]
     withdraws = np.where(updates[valued], WITHDRAWS_OTHER, WITHDRAWS)
     parts = []
     if len(valued):
-        parts.append(replace(objects_of(kept, encoding), change=withdraws))
+        rows = replace(objects_of(kept, encoding), change=withdraws)
+        parts.append(rows.filter(~done[valued]))
     if len(bare):
         like = next((part for part in (added, *parts) if len(part)), None)
         parts.append(_bare(table.take(pa.array(bare)), time[bare], encoding, like))
     # A row in place of another that cannot be used is a reject already.
     return parts, refused.filter(pa.array(~updates[defects.bad])) if len(refused) else refused
+
+
+def _formers(table: pa.Table, does: NDArray[Any], encoding: Encoding) -> tuple[list[Objects], list[int]]:
+    """Rows of the table that later ones in it withdraw, and the rows whose withdrawals are settled by that.
+
+    A row in place of another, or a withdrawal without values, means the one row of its key and time that stands before
+    it. If that came in place of a row as well, its withdrawal passes on.
+    """
+    rows = table.select(encoding.columns()).append_column(_ROW, pa.array(np.arange(len(table))))
+    defects = Defects(len(table))
+    time = check_identity(plain_types(rows.combine_chunks()), encoding, defects)
+    good = np.flatnonzero(~defects.bad & (does != _UNKNOWN))
+    names = _identities(rows.take(pa.array(good)), time[good], encoding)
+    if len(names) == 0:
+        return [], []
+    good = good[np.array(list(names))]
+    some = rows.take(pa.array(good))
+    known = set(np.asarray(checked(some, replace(encoding, where=()), also=[_ROW])[0].table[_ROW]).tolist())
+    kept = set(np.asarray(checked(some, encoding, also=[_ROW])[0].table[_ROW]).tolist())
+    standing: dict[Any, list[int]] = {}
+    former: dict[int, int] = {}
+    open_: set[int] = set()
+    settled: list[int] = []
+    for i, name in zip(good.tolist(), names.values(), strict=True):
+        held = standing.setdefault(name, [])
+        adds, bare = does[i] != _REMOVE, does[i] == _REMOVE and i not in known
+        if adds and i not in kept:
+            continue
+        if does[i] == _UPDATE:
+            open_.add(i)
+        if (bare or does[i] == _UPDATE) and len(held) == 1:
+            before = held.pop()
+            former[before] = WITHDRAWS_LIKELY if bare and before not in open_ else WITHDRAWS_FORMER
+            done = before if before in open_ else i
+            settled.append(done)
+            open_.discard(done)
+        elif not adds:
+            held.clear()
+        held += [i] if adds else []
+    if not former:
+        return [], []
+    gone, _ = encode(table.take(pa.array(list(former))), encoding)
+    return [replace(gone, change=np.array(list(former.values())))], settled
+
+
+def _identities(rows: pa.Table, time: NDArray[np.int64], encoding: Encoding) -> dict[int, tuple[int, bytes, int]]:
+    """Time, key and group of the rows that may share them with others."""
+    keys = canonical(keys_of(plain_types(rows.combine_chunks()), encoding), signed_zero=True)
+    numbers = np.empty(len(rows), np.int64)
+    key_numbers(keys.offsets, keys.data, numbers)
+    # Few that differ have the same number.
+    _, same, counts = np.unique(numbers ^ (time * _ODD), return_inverse=True, return_counts=True)
+    some = np.flatnonzero(counts[same] > 1)
+    groups = Labels.of([rows[c] for c in encoding.partition_by]).codes if encoding.partition_by else np.zeros(len(rows))
+    own = zip(time[some].tolist(), keys.take(some).to_list(), groups[some].tolist(), strict=True)
+    return dict(zip(some.tolist(), own, strict=True))
 
 
 def _bare(table: pa.Table, time: NDArray[np.int64], encoding: Encoding, like: Objects | None) -> Objects:

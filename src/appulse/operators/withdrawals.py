@@ -2,13 +2,14 @@
 
 A withdrawal has the key, the time and the group of its row, and perhaps its values. Of several rows it means one with
 its values; then one that came in an earlier step; then the last in canonical order. One that finds no row waits until
-no row of its time can come any more.
+no row of its time can come any more. A row in place of another never withdraws itself, and does not wait: of several
+that come in one step, where nothing says which came first, the last in canonical order stays.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from appulse.kernels.newest import key_numbers
 from appulse.model.batch import Batch
-from appulse.model.changes import WITHDRAWS, WITHDRAWS_ANY, WITHDRAWS_OTHER
+from appulse.model.changes import WITHDRAWS, WITHDRAWS_ANY, WITHDRAWS_FORMER, WITHDRAWS_LIKELY, WITHDRAWS_OTHER
 from appulse.model.objects import Objects, contents_of
 from appulse.model.strings import Bytes
 from appulse.operators.numbering import in_canonical_order
@@ -40,6 +41,9 @@ GONE = -1
 _COMPACT_FROM = 4096
 _ODD = 0x9E3779B97F4A7C15 - (1 << 64)  # bits of all places change with each time
 _LAST_BITS = (1 << 16) - 1
+_VALUED, _UPDATES = (WITHDRAWS, WITHDRAWS_FORMER, WITHDRAWS_LIKELY), (WITHDRAWS_OTHER, WITHDRAWS_FORMER)
+# Whose turn it is, by what a withdrawal does.
+_TURNS = np.array([0, 0, 4, 3, 1, 2])
 
 
 @dataclass(frozen=True)
@@ -289,12 +293,14 @@ class Ledger:
             near.append((asked, at))
         found = _unambiguous(parts, begins, near, wanted, before)
         if found is None:
-            # Those that know the values of their rows choose first.
-            first = np.argsort(wanted.does != WITHDRAWS, kind="stable")
+            # Those that know the values of their rows choose first, those that take any last.
+            first = np.argsort(_TURNS[-wanted.does], kind="stable")
+            turns = _asked(wanted.take(first))
             named = self._named(stream, parts, begins, near)
+            named.part_updates(turns, before)
             found = np.full(len(wanted), -1)
-            found[first] = [named.taken(one, before) for one in _asked(wanted.take(first))]
-        unmet = wanted.filter(found < 0)
+            found[first] = [named.taken(one, before) for one in turns]
+        unmet = wanted.filter((found < 0) & ~np.isin(wanted.does, _UPDATES))
         self._waiting[stream] = [unmet] if len(unmet) else []
         gone = []
         for i, part in enumerate(parts):
@@ -341,7 +347,7 @@ def _unambiguous(
     if len(wanted.group.data) or any(part.rows.group is not None for part in parts) or len(asked) == 0:
         return found if len(asked) == 0 else None
     place = np.concatenate([at + begin for (_, at), begin in zip(near, begins.tolist(), strict=False)])
-    if len(np.unique(place)) < len(place):
+    if len(np.unique(place)) < len(place) or (wanted.does < WITHDRAWS_ANY).any():
         return None
     score = (place < before).astype(np.int64)
     several = np.bincount(asked, minlength=len(wanted))[asked] > 1
@@ -349,8 +355,8 @@ def _unambiguous(
         held = [part.rows.take(at) for part, (_, at) in zip(parts, near, strict=True) if len(at)]
         values = np.array([digest for rows in held for digest in digests(rows)], object)
         does = wanted.does[asked]
-        same = (values == np.array(wanted.values.to_list(), object)[asked]) == (does == WITHDRAWS)
-        score += 2 * ((does != WITHDRAWS_ANY) & same)
+        same = values == np.array(wanted.values.to_list(), object)[asked]
+        score += 2 * ((does == WITHDRAWS) & same)
     order = np.lexsort((score, asked))
     asked, score, place = asked[order], score[order], place[order]
     tied = (asked[1:] == asked[:-1]) & (score[1:] == score[:-1])
@@ -378,6 +384,7 @@ class _Named:
 
     rows: Mapping[Identity, list[int]]
     values: Mapping[int, bytes]
+    updates: dict[Identity, list[int]] = field(default_factory=dict)  # rows in place of others, of this step
 
     @classmethod
     def of(cls, some: list[Objects], at: list[NDArray[np.int64]]) -> _Named:
@@ -392,23 +399,41 @@ class _Named:
             marked.number.tolist(), identities(marked.time, marked.key, groups_of(marked)), strict=True
         ):
             named[identity].append(i)
-        several = sorted(i for own in named.values() if len(own) > 1 for i in own)
-        values = dict(zip(places[several].tolist(), digests(rows.take(np.array(several, np.int64))), strict=True))
+        values = dict(zip(places.tolist(), digests(rows), strict=True))
         place = places.tolist()
         return cls({identity: [place[i] for i in own] for identity, own in named.items()}, values)
+
+    def part_updates(self, asked: Sequence[tuple[Identity, int, bytes]], before: int) -> None:
+        """Set rows apart that came in place of others: those withdraw others first, and never themselves."""
+        for identity, does, values in asked:
+            own = self.rows.get(identity)
+            if does == WITHDRAWS_OTHER and own:
+                taken = self.updates.setdefault(identity, [])
+                free = (i for i in own if i >= before and self.values[i] == values and i not in taken)
+                taken.append(next(free, -1))
+        for identity, mine in self.updates.items():
+            self.rows[identity][:], mine[:] = (
+                [i for i in self.rows[identity] if i not in mine],
+                [i for i in self.rows[identity] if i in mine],
+            )
 
     def taken(self, asked: tuple[Identity, int, bytes], before: int) -> int:
         """The row that a withdrawal means, which no other means then; -1: there is none."""
         identity, does, values = asked
-        own = self.rows.get(identity)
-        if not own:
+        own, updates = self.rows.get(identity, []), self.updates.get(identity, [])
+        if does == WITHDRAWS_OTHER:
+            # The last of the updates stays.
+            those = own or updates[:-1]
+        else:
+            alike = ([i for i in of if self.values[i] == values] for of in (own, updates) if does in _VALUED)
+            fits = next(filter(None, alike), [])
+            if does == WITHDRAWS_LIKELY:
+                fits = [i for i in own if i < before] or fits
+            those = fits if fits or does == WITHDRAWS_FORMER else own or updates
+        if not those:
             return -1
-        if len(own) == 1:
-            return own.pop()
-        fits = [i for i in own if does != WITHDRAWS_ANY and (self.values.get(i) == values) == (does == WITHDRAWS)]
-        those = fits or own
         chosen = ([i for i in those if i < before] or those)[-1]
-        own.remove(chosen)
+        (own if chosen in own else updates).remove(chosen)
         return chosen
 
 
@@ -455,4 +480,4 @@ def _one_each(at: NDArray[np.int64], store: WindowBuffer, rows: Objects) -> bool
 
 def of_no_row(asked: Withdrawals) -> Withdrawals:
     """Those of some lapsed withdrawals that never had a row; others may have had one, or put a row in place of it."""
-    return asked.filter(~asked.unsure & (asked.does != WITHDRAWS_OTHER))
+    return asked.filter(~asked.unsure & ~np.isin(asked.does, _UPDATES))
