@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import appulse as ap
+from appulse.connect.folder import read_files as files_of
 from appulse.errors import JobError
 from appulse.jobs import load
 from appulse.jobs.by_hand import by_hand, read_files
@@ -92,6 +94,16 @@ def test_files_that_are_not_there_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "near.parquet").unlink()
     with pytest.raises(JobError, match=r"sources.near.path: there are no files at .*near.parquet on this machine"):
         read_files(checked, checked.table.sources["near"], "sources.near")
+
+
+@pytest.mark.parametrize("zone", ["", "Z"])
+def test_times_of_texts_without_a_zone_are_utc(tmp_path: Path, zone: str) -> None:
+    """As Spark reads them."""
+    file = tmp_path / "rows.csv"
+    file.write_text(f"id,t\na,2026-01-01 00:00:05{zone}\n")
+    schema = pa.schema([("id", pa.string()), ("t", pa.timestamp("us", "UTC"))])
+    rows = files_of([str(file)], "csv", schema, "a job")
+    assert rows["t"].to_pylist() == [datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)]
 
 
 def test_what_is_held_is_counted() -> None:
