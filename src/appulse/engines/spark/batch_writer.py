@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from appulse.engines.spark.alerting import Alert
     from appulse.engines.spark.files import Folder
-    from appulse.engines.spark.results import SparkResult
     from appulse.engines.spark.sinks import Sink
 
 _BEFORE = "rejected before"  # by the calls before
@@ -62,7 +61,7 @@ class BatchWriter:
     time_type: pa.DataType
     judge: Callable[[Folder], Callable[[DataFrame, int], DataFrame]] | None
     first_rejects: Sequence[tuple[pa.Table, T.StructType]]
-    observed: Callable[[str], Counter[str]] | None
+    observed: Callable[[str], Counter[str] | None] | None
     holder: str = ""  # who has the checkpoint, behind the process
     version: str = _OWN
     _run: _Run | None = field(default=None, init=False)
@@ -132,7 +131,8 @@ class _Run:
 
     def _figures(self, batch: DataFrame) -> Counter[str]:
         observed = self._job.observed if self._once else None
-        return _collected(batch, self._job.before) if observed is None else observed(self._query())
+        found = None if observed is None else observed(self._query())
+        return _collected(batch, self._job.before) if found is None else found
 
     def _refused(self, batch: DataFrame, number: int) -> DataFrame:
         bad = [batch.select(self._own[tag]) for tag in (REJECT, *self._job.before)]
@@ -172,12 +172,13 @@ def _warn_swapped(metrics: Counter[str]) -> None:
         warn_swapped(metrics["swapped"])
 
 
-def observed_figures(result: SparkResult, query: str) -> Counter[str]:
-    """The figures that Spark observed while the rows of a batch were read."""
-    before = [one.name for one in result.calls]
-    found = observed_now(result.rows.sparkSession, query, [result.name, *before])
-    totals = Counter({name: max(int(value or 0), 0) for name, value in found[result.name].items()})
-    totals[_BEFORE] = sum(int(found[name]["rejected"] or 0) for name in before if name in found)
+def observed_figures(spark: SparkSession, own: str, before: Sequence[str], query: str) -> Counter[str] | None:
+    """The figures that Spark observed while the rows of a batch were read; None if of a call before it knows none."""
+    found = observed_now(spark, query, [own, *before])
+    totals = Counter({name: max(int(value or 0), 0) for name, value in found[own].items()})
+    if any(name not in found for name in before):
+        return None
+    totals[_BEFORE] = sum(int(found[name]["rejected"] or 0) for name in before)
     return totals
 
 

@@ -120,8 +120,11 @@ class Operator:
 _NUMBERS = count(1)
 
 
-def built(operator: Operator, tiling: Tiling, control: str | None = None) -> SparkResult:
-    """The plan of an operator; ``control`` is a folder that a drain puts the mark of the streams' end in."""
+def built(operator: Operator, tiling: Tiling, control: str | None = None, name: str | None = None) -> SparkResult:
+    """The plan of an operator; ``control`` is a folder that a drain puts the mark of the streams' end in.
+
+    ``name`` is that of the metrics, where the call has one: a plan that is made anew keeps it.
+    """
     streaming = operator.sources.streaming
     first = operator.refused if operator.refused is not None and len(operator.refused) else None
     if operator.rows is not None:
@@ -136,7 +139,7 @@ def built(operator: Operator, tiling: Tiling, control: str | None = None) -> Spa
     if bad is not None and first is not None:
         bad = bad.unionAll(rejects_frame(operator.sources.spark, first, operator.rejects))
 
-    name = metrics_name(next(_NUMBERS))
+    name = name or metrics_name(next(_NUMBERS))
     if streaming and operator.judge is None and not operator.again:
         rows = observed(rows, name)
 
@@ -148,7 +151,7 @@ def built(operator: Operator, tiling: Tiling, control: str | None = None) -> Spa
         again: bool = False,
     ) -> SparkResult:
         sources = operator.sources.grafted(pieces or {})
-        return built(replace(operator, sources=sources, again=again), other, folder)
+        return built(replace(operator, sources=sources, again=again), other, folder, name)
 
     return SparkResult(
         operator.call,
@@ -164,6 +167,7 @@ def built(operator: Operator, tiling: Tiling, control: str | None = None) -> Spa
         first_rejects=first,
         name=name,
         upstream=tuple(operator.sources.results),
+        stateless=operator.sources.stateless,
         stage_lag=operator.lag,
     )
 

@@ -40,6 +40,7 @@ class SparkResult:
     first_rejects: pa.Table | None = None  # of a streaming result: what was refused before any row
     name: str = ""  # of a streaming result: that of its metrics
     upstream: tuple[SparkResult, ...] = ()  # the calls in the same query whose answers come in
+    stateless: tuple[SparkResult, ...] = ()  # the same, where no state is behind them: they set no watermark
     stage_lag: int = 0  # microseconds that Spark's watermark is ahead of the rows that come in
 
     @property
@@ -55,8 +56,14 @@ class SparkResult:
         return None if own is None or passes_on else self.stage_lag + own
 
     @property
+    def earlier(self) -> list[SparkResult]:
+        """All calls before this one in the same query, the first first."""
+        given = (*self.stateless, *self.upstream)
+        return list({known.name: known for result in given for known in (*result.earlier, result)}.values())
+
+    @property
     def calls(self) -> list[SparkResult]:
-        """The calls before this one in the same query, the first first."""
+        """Those of them with state, here or before."""
         found = {known.name: known for result in self.upstream for known in (*result.calls, result)}
         return list(found.values())
 

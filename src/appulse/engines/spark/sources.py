@@ -47,6 +47,7 @@ class Sources:
     streaming: bool
     upstream: tuple[tuple[SparkResult, ...], ...] = ()  # the streaming calls whose answers each frame is made of
     waits: tuple[bool, ...] = ()  # whether each has a lateness of its own
+    stateless: tuple[SparkResult, ...] = ()  # further calls whose answers come in, without state
 
     @staticmethod
     def of(streams: Sequence[Stream]) -> Sources:
@@ -69,6 +70,7 @@ class Sources:
             streaming.pop(),
             tuple(map(upstream_of, frames)),
             tuple(stream.lateness is not None for stream in streams),
+            tuple(result for frame in frames for result in _observed_in(frame) if not result.chains),
         )
         if not found.streaming:
             return found
@@ -146,10 +148,14 @@ class Sources:
 
 def upstream_of(frame: DataFrame) -> tuple[SparkResult, ...]:
     """The streaming calls whose answers a frame is made of."""
+    return tuple(result for result in _observed_in(frame) if result.chains)
+
+
+def _observed_in(frame: DataFrame) -> list[SparkResult]:
     if not is_streaming(frame):
-        return ()
+        return []
     found = [observed_result(name) for name in observations(frame)]
-    return tuple(result for result in found if result is not None and result.chains)
+    return [result for result in found if result is not None]
 
 
 def default_partitions(spark: Any, *, streaming: bool) -> int:

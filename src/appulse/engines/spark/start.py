@@ -23,7 +23,7 @@ from appulse.engines.spark.tagged import REJECT
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -99,12 +99,12 @@ def _planned(
         if remote:
             place.check_seen_by_spark()
     ends = place.end_folder if any(one.call.holds_back for one in (*known.calls, known)) else None
-    before: list[str] = []
-    if ends is not None or tiling != known.tiling:
-        tilings = [own for _, own in place.before]
-        if rejects is not None:
-            before = [f"reject{i}" for i in range(len(known.calls))]
-        known = in_place(known, tiling, tilings, ends, before)
+    tilings = {one.name: own for one, (_, own) in zip(known.calls, place.before, strict=True)} | {known.name: tiling}
+    if ends is None and all(tilings[one.name] == one.tiling for one in (*known.calls, known)):
+        tilings = {}
+    earlier = [] if rejects is None else known.earlier
+    before = [f"reject{i}" for i in range(len(earlier))]
+    known = in_place(known, tilings, ends, before)
     write = BatchWriter(
         place.path,
         place.id,
@@ -116,9 +116,9 @@ def _planned(
         time_type=known.call.time_type,
         judge=known.judge,
         first_rejects=[
-            (one.first_rejects, one.rejects) for one in (*known.calls, known) if one.first_rejects is not None
+            (one.first_rejects, one.rejects) for one in (*known.earlier, known) if one.first_rejects is not None
         ],
-        observed=None if remote else partial(observed_figures, known),
+        observed=None if remote else partial(observed_figures, spark, known.name, [one.name for one in earlier]),
         holder=f", for session {spark.session_id} of Spark Connect" if remote else "",
     )
     return known, known.rows.writeStream.foreachBatch(write).option("checkpointLocation", place.path)
@@ -138,7 +138,7 @@ def _begun(writer: DataStreamWriter) -> StreamingQuery:
 
 def _check_chain(known: SparkResult, rejects: Any, *, drain: bool) -> None:
     """Raise `BadArgument` for what the calls before cannot do in one query with the last."""
-    if rejects is not None and known.judge is not None and known.calls:
+    if rejects is not None and known.judge is not None and known.earlier:
         raise BadArgument(
             "rejects= cannot have the rows that the calls before refuse, where the queries are a stream. Write the "
             "answers of these calls by a start of their own, and read them as a stream."
@@ -151,26 +151,30 @@ def _check_chain(known: SparkResult, rejects: Any, *, drain: bool) -> None:
 
 
 def in_place(
-    known: SparkResult, tiling: Tiling, before: Sequence[Tiling], ends: str | None, rejecting: Sequence[str] = ()
+    known: SparkResult, tilings: Mapping[str, Tiling], ends: str | None, rejecting: Sequence[str]
 ) -> SparkResult:
-    """A result over the tilings of a checkpoint, for it and the calls before it; ``ends`` has marks of the end.
+    """A result over the tilings of a checkpoint, by the names of the calls; ``ends`` has marks of the end.
+
+    Calls that are not among them stay as they are.
 
     The rejects of the calls before, which cannot pass through what users do with answers, come out by the tags of
     ``rejecting``: each of these calls is in the query a second time, and its answers are dropped.
     """
     pieces: dict[str, DataFrame] = {}
     bad: list[DataFrame] = []
-    for i, (one, own) in enumerate(zip(known.calls, before, strict=True)):
-        folder = ends if one.call.holds_back else None
+    for i, one in enumerate(known.earlier):
+        own, folder = tilings.get(one.name, one.tiling), ends if one.call.holds_back else None
         if rejecting:
             rows = one.rebuild(own, folder, pieces, again=True).rows.where(F.col("tag") == REJECT)
             bad.append(rows.select(F.lit(rejecting[i]).alias("tag"), F.col(REJECT).alias(rejecting[i])))
-        pieces[one.name] = one.rebuild(own, folder, pieces).rows
-    result = known.rebuild(tiling, ends if known.call.holds_back else None, pieces)
-    rows = result.rows
+        if one.name in tilings:
+            pieces[one.name] = one.rebuild(own, folder, pieces).rows
+    if known.name in tilings:
+        known = known.rebuild(tilings[known.name], ends if known.call.holds_back else None, pieces)
+    rows = known.rows
     for frame in bad:
         rows = rows.unionByName(frame, allowMissingColumns=True)
-    return replace(result, rows=rows)
+    return replace(known, rows=rows)
 
 
 class DrainingQuery(Query):
