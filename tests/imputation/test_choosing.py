@@ -199,6 +199,7 @@ def test_in_a_partition_it_is_that_of_the_others() -> None:
     assert samples.std() > 0.5
     alone = ap.impute(stream, ap.InterpolationImputer()).frame
     assert np.isnan(alone["imputed"][n + 5].as_py()[0][1])
+    assert alone["filled"][n + 5].as_py() is None
 
 
 @given(st.integers(0, 10_000), st.integers(1, 90), st.integers(0, 20))

@@ -108,7 +108,7 @@ def filled_table(table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: boo
 
     Rows that lack everything (unless ``empty_rows`` are to be filled), or hold what is not finite, have null there:
     they are rejects of whatever comes next, and so are those with a sample that is no finite number, as where nothing
-    is known of what is missing.
+    is known of what is missing. Of these nothing is ``filled``.
     """
     check_filled(table.schema, stream)
     for name, column in zip(
@@ -131,7 +131,9 @@ def filled_values(table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: bo
         pa.array(np.arange(len(filled.rows) + 1) * rows.shape[1], pa.int32()), pa.array(filled.rows.reshape(-1))
     )
     first = pa.array(filled.first)
-    filled_by = column_of(filled.way, model.columns, fill)
+    known = np.ones(len(good), np.bool_)
+    known[np.repeat(np.arange(len(good)), np.diff(filled.first))[~np.isfinite(filled.rows).all(axis=1)]] = False
+    filled_by = column_of(filled.way, model.columns, fill).take(pa.array(np.arange(len(good)), mask=~known))
     columns = {
         SAMPLES: pa.LargeListArray.from_arrays(first, points),
         WEIGHTS: pa.LargeListArray.from_arrays(first, pa.array(filled.weights)),
