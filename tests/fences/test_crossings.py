@@ -115,6 +115,16 @@ def test_on_earth_a_way_may_be_long_and_pass_the_180th_meridian(lon: float) -> N
     assert found["beacon"]["time"] == pytest.approx(60 * 0.3 / 0.4, abs=0.5)
 
 
+def test_a_leg_that_keeps_inside_without_being_sure_of_it_at_either_end() -> None:
+    """Each reading is inside with less than is needed to enter; that one of all places between is, is sure."""
+    table = pa.table({"key": ["a", "a"], "time": [0.0, 10.0], "x": [0.6, 9.4], "y": [5.0, 5.0]})
+    fences = pa.table({"query": ["q"], "region": ["POLYGON ((0 0, 10 0, 10 10, 0 10, 0 0))"]})
+    stream = ap.Stream(table, key="key", time="time", value=ap.Gaussian("x", "y", sigma=1.0), motion=MOTION)
+    (event,) = ap.fence_events(stream, fences, crossing=0.9).to_pylist()
+    assert (event["event"], event["time"]) == ("cross", pytest.approx(5.0, abs=1e-6))
+    assert event["probability"] == pytest.approx(1.0, abs=1e-5)
+
+
 def test_bad_arguments() -> None:
     table = pa.table({"key": ["a"], "time": [0.0], "x": [1.0], "y": [1.0]})
     fences = pa.table({"query": ["q"], "region": ["POLYGON ((0 0, 2 0, 2 2, 0 2, 0 0))"]})

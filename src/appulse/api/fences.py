@@ -60,8 +60,8 @@ def fence_events(
       too.
     * ``crossing``: a probability, for a stream with ``motion=ap.Straight(...)``. Of two readings that it joins, both
       outside, the way between *crosses* what it passes through with at least that probability, its error being that of
-      the first reading all along. The event is at the middle of the stretch inside of the straight way between the two,
-      or where this is closest.
+      the first reading all along. The event is at the middle of the first stretch inside of the straight way between
+      the two (on an Earth the geodesic), or where this is closest.
     * ``emit``: ``"events"``, or ``"visits"``: a row a visit, at its end.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
     * ``options``: for the size of the output, threads and partitions; see `Options`.

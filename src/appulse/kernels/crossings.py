@@ -3,6 +3,9 @@
 The error of a leg is one displacement, the same all along it. So the leg passes through a region where the displacement
 lies in what the region sweeps as it is moved back along the leg. With lengths in deviations and w across the leg, the
 mass of that is an integral over w: the line at w has stretches in the region, each swept by the length of the leg.
+
+On an Earth a leg is seen in pieces, straight in degrees. Regions are cut at the 180th meridian: a piece near it sees
+them again 360 degrees to either side, all at once, so that parts on both sides of the cut go on into each other.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from appulse.kernels.gaussian import interval
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.near_regions import tallness
 from appulse.kernels.region_index import RegionIndex, candidates
-from appulse.kernels.regions import Regions, side
+from appulse.kernels.regions import Regions, covers, side
 from appulse.kernels.swept import in_disc
 
 if TYPE_CHECKING:
@@ -29,6 +32,11 @@ _PANEL = 0.25
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 _NORM = 1.0 / math.sqrt(2.0 * math.pi)
 
+_TURN = 360.0
+# What a piece of a leg may be off from the geodesic, in degrees along a meridian, and more.
+_SLACK = 1e-4
+# Places on a leg that differ by less of it are one.
+_SAME = 1e-12
 # Both dimensions are in one group.
 _PLANE = np.zeros(2, np.int64)
 
@@ -36,8 +44,7 @@ _PLANE = np.zeros(2, np.int64)
 class Ways(NamedTuple):
     """Straight ways, ``begin`` and ``end`` (n, 2), each with the ``scale`` of `appulse.kernels.near_regions.Readings`.
 
-    ``unit`` is how many units of radii a unit of x and y is; ``exists`` a probability; ``middles`` those of discs, by
-    region. With ``turns`` x is an angle.
+    ``unit`` is how many units of length a unit of x and y is; ``exists`` a probability. With ``turns`` x is an angle.
     """
 
     begin: Floats
@@ -45,8 +52,26 @@ class Ways(NamedTuple):
     scale: Floats
     unit: Floats
     exists: Floats
-    middles: Floats
     turns: bool
+
+
+class Paths(NamedTuple):
+    """Legs as pieces: those of leg k are the ways from ``first[k]`` on; ``share`` (n, 2) is where on it each lies."""
+
+    ways: Ways
+    first: Ints
+    share: Floats
+
+
+@exact_kernel
+def _turns(ways: Ways, n: int) -> tuple[int, int]:
+    """The first and the last turn of a way that may bring it near something."""
+    if not ways.turns:
+        return 0, 0
+    wide = min(_TURN, _TAIL / ways.scale[n, 0]) + _SLACK
+    west, east = min(ways.begin[n, 0], ways.end[n, 0]) - wide, max(ways.begin[n, 0], ways.end[n, 0]) + wide
+    first = max(-1, math.ceil((-180.0 - east) / _TURN))
+    return first, max(first, min(1, math.floor((180.0 - west) / _TURN)))
 
 
 @exact_kernel
@@ -78,20 +103,22 @@ def _seen(x: float, y: float, scale: Floats) -> tuple[float, float]:
 
 
 @exact_kernel
-def _swept(regions: Regions, i: int, ax: float, ay: float, bx: float, by: float, scale: Floats) -> float:
+def _swept(ways: Ways, way: int, regions: Regions, i: int, turns: tuple[int, int]) -> float:
     """The mass of what a region sweeps."""
     begin, end = regions.start[regions.first[i]], regions.start[regions.first[i + 1]]
-    vx, vy = _seen(bx - ax, by - ay, scale)
+    ax, ay, scale = ways.begin[way, 0], ways.begin[way, 1], ways.scale[way]
+    vx, vy = _seen(ways.end[way, 0] - ax, ways.end[way, 1] - ay, scale)
     length = math.hypot(vx, vy)
     ux, uy = (vx / length, vy / length) if length > 0.0 else (1.0, 0.0)
-    n = end - begin
+    own = end - begin
+    n = own * (turns[1] - turns[0] + 1)
     places = np.empty((n, 4))  # of each edge, how far along and across the leg its ends are
     cuts, count = np.empty(n + 2), 0
     for e in range(n):
-        for k in range(2):
-            corner = regions.edges[begin + e, 2 * k : 2 * k + 2]
-            px, py = _seen(corner[0] - ax, corner[1] - ay, scale)
-            places[e, 2 * k], places[e, 2 * k + 1] = px * ux + py * uy, py * ux - px * uy
+        edge, back = regions.edges[begin + e % own], _TURN * (turns[0] + e // own)
+        for side_of in range(2):
+            px, py = _seen(edge[2 * side_of] - back - ax, edge[2 * side_of + 1] - ay, scale)
+            places[e, 2 * side_of], places[e, 2 * side_of + 1] = px * ux + py * uy, py * ux - px * uy
         if -_TAIL < places[e, 1] < _TAIL:
             cuts[count] = places[e, 1]
             count += 1
@@ -130,11 +157,11 @@ def _line(places: Floats, w: float, length: float, met: Floats) -> float:
 
 
 @exact_kernel
-def _gap(ways: Ways, n: int, regions: Regions, i: int) -> float:
-    """How far a way is from the edges of a region, in deviations."""
-    ax, ay = ways.begin[n]
+def _gap(ways: Ways, n: int, regions: Regions, i: int, back: float) -> float:
+    """How far a way is from the edges of a region that is moved back, in deviations."""
+    ax, ay = ways.begin[n, 0] + back, ways.begin[n, 1]
     scale, least = ways.scale[n], np.inf
-    vx, vy = _seen(ways.end[n, 0] - ax, ways.end[n, 1] - ay, scale)
+    vx, vy = _seen(ways.end[n, 0] + back - ax, ways.end[n, 1] - ay, scale)
     for e in range(regions.start[regions.first[i]], regions.start[regions.first[i + 1]]):
         cx, cy = _seen(regions.edges[e, 0] - ax, regions.edges[e, 1] - ay, scale)
         dx, dy = _seen(regions.edges[e, 2] - ax, regions.edges[e, 3] - ay, scale)
@@ -159,133 +186,214 @@ def _to(x: float, y: float, ax: float, ay: float, bx: float, by: float) -> float
 
 
 @exact_kernel
+def _covers(ways: Ways, n: int, regions: Regions, i: int, share: float) -> bool:
+    """Whether a place on a way lies in a region."""
+    x = ways.begin[n, 0] + share * (ways.end[n, 0] - ways.begin[n, 0])
+    if ways.turns:
+        x -= _TURN * round(x / _TURN)
+    return covers(regions, i, x, ways.begin[n, 1] + share * (ways.end[n, 1] - ways.begin[n, 1]))
+
+
+@exact_kernel
+def _is_disc(regions: Regions, i: int) -> bool:
+    return not math.isnan(regions.radius[i])
+
+
+@exact_kernel
 def passing(ways: Ways, n: int, regions: Regions, i: int, least: float) -> float:
     """Probability that a way passes through a region; 0 where it is surely below ``least``."""
-    ax, ay = ways.begin[n]
-    bx, by = ways.end[n]
     exact, exists = ways.scale[n, 0] == np.inf, ways.exists[n]
-    if not math.isnan(regions.radius[i]):
-        begin, end = _to_centre(ways, n, i)
-        radius = regions.radius[i]
-        far, _ = segment_distance(begin, end)
-        if exact:
-            return exists if far <= radius + 1e-9 * max(1.0, radius) else 0.0
-        xx, xy, yy = _covariance(ways, n)
-        if far - radius > _TAIL * math.sqrt(xx + yy):
-            return 0.0
-        return float(in_disc((begin[0], begin[1]), (end[0], end[1]), (xx, xy, yy), radius) * exists)
+    if _is_disc(regions, i):
+        begin, end = _to_centre(ways, n, regions, i)
+        return float(through_disc(begin, end, ways.scale[n], regions.radius[i]) * exists)
+    first, last = _turns(ways, n)
     if exact:
-        return exists if _meets(regions, i, ax, ay, bx, by) else 0.0
-    gap = _gap(ways, n, regions, i)
-    if math.exp(-0.5 * gap * gap) * exists < least:
+        for turn in range(first, last + 1):
+            ax, bx = ways.begin[n, 0] + _TURN * turn, ways.end[n, 0] + _TURN * turn
+            if _meets(regions, i, ax, ways.begin[n, 1], bx, ways.end[n, 1]):
+                return float(exists)
         return 0.0
-    return float(_swept(regions, i, ax, ay, bx, by, ways.scale[n]) * exists)
+    gap = np.inf
+    for turn in range(first, last + 1):
+        gap = min(gap, _gap(ways, n, regions, i, _TURN * turn))
+    if math.exp(-0.5 * gap * gap) * exists < least and not _covers(ways, n, regions, i, 0.0):
+        return 0.0
+    return float(_swept(ways, n, regions, i, (first, last)) * exists)
 
 
 @exact_kernel
-def _covariance(ways: Ways, n: int) -> tuple[float, float, float]:
-    """The upper triangle of the covariance of the error, in the unit of radii."""
-    across, along = ways.unit[n, 0] / ways.scale[n, 0], ways.unit[n, 1] / ways.scale[n, 1]
-    tilt = ways.scale[n, 2] / ways.scale[n, 0]
-    return across * across, -across * along * tilt, along * along * (1.0 + tilt * tilt)
+def through_disc(begin: Floats, end: Floats, scale: Floats, radius: float) -> float:
+    """The probability that a way, seen from the middle of a disc, passes through it; ``scale`` is as in `Ways`."""
+    far, _ = segment_distance(begin, end)
+    if scale[0] == np.inf:
+        return 1.0 if far <= radius + 1e-9 * max(1.0, radius) else 0.0
+    # The upper triangle of the covariance of the error.
+    across, along, tilt = 1.0 / scale[0], 1.0 / scale[1], scale[2] / scale[0]
+    xx, xy, yy = across * across, -across * along * tilt, along * along * (1.0 + tilt * tilt)
+    if far - radius > _TAIL * math.sqrt(xx + yy):
+        return 0.0
+    return float(in_disc((begin[0], begin[1]), (end[0], end[1]), (xx, xy, yy), radius))
 
 
 @exact_kernel
-def _to_centre(ways: Ways, n: int, i: int) -> tuple[Floats, Floats]:
-    """A way seen from the middle of a disc, in the unit of its radius."""
+def middle_in_disc(begin: Floats, end: Floats, radius: float) -> float:
+    """Where on such a way, from 0 to 1, the middle of the stretch inside is; where it is closest if there is none."""
+    first, last = stretch_within(begin, end, _PLANE, 0, radius)
+    return 0.5 * (first + last) if first <= last else float(segment_distance(begin, end)[1])
+
+
+@exact_kernel
+def _to_centre(ways: Ways, n: int, regions: Regions, i: int) -> tuple[Floats, Floats]:
+    """A way seen from the middle of a disc."""
     begin, end = np.empty(2), np.empty(2)
-    x, y = ways.middles[i]
-    if ways.turns:
-        x += 360.0 * round((ways.begin[n, 0] - x) / 360.0)
-    begin[0], begin[1] = (ways.begin[n, 0] - x) * ways.unit[n, 0], (ways.begin[n, 1] - y) * ways.unit[n, 1]
-    end[0], end[1] = (ways.end[n, 0] - x) * ways.unit[n, 0], (ways.end[n, 1] - y) * ways.unit[n, 1]
+    for k in range(2):
+        begin[k], end[k] = ways.begin[n, k] - regions.centre[i, k], ways.end[n, k] - regions.centre[i, k]
     return begin, end
 
 
 @exact_kernel
-def middle(ways: Ways, n: int, regions: Regions, i: int) -> float:
-    """Where on a way, from 0 to 1, the middle of its first stretch inside is; where it is closest if there is none."""
-    if not math.isnan(regions.radius[i]):
-        begin, end = _to_centre(ways, n, i)
-        first, last = stretch_within(begin, end, _PLANE, 0, regions.radius[i])
-        if first <= last:
-            return 0.5 * (first + last)
-        return float(segment_distance(begin, end)[1])
-    ax, ay = ways.begin[n]
-    across, along = ways.unit[n]
-    vx, vy = (ways.end[n, 0] - ax) * across, (ways.end[n, 1] - ay) * along
-    square = vx * vx + vy * vy
-    if square == 0.0:
-        return 0.5
-    begin, end = regions.start[regions.first[i]], regions.start[regions.first[i + 1]]
-    met, found, least, nearest = np.empty(end - begin), 0, np.inf, 0.5
-    for e in range(begin, end):
+def _nearest(ways: Ways, n: int, regions: Regions, i: int, back: float) -> tuple[float, float]:
+    """How near a way comes to the edges of a region, and where on it that is, from 0 to 1."""
+    ax, ay, across, along = ways.begin[n, 0] + back, ways.begin[n, 1], ways.unit[n, 0], ways.unit[n, 1]
+    vx, vy = (ways.end[n, 0] + back - ax) * across, (ways.end[n, 1] - ay) * along
+    square, least, at = vx * vx + vy * vy, np.inf, 0.5
+    for e in range(regions.start[regions.first[i]], regions.start[regions.first[i + 1]]):
         cx, cy = (regions.edges[e, 0] - ax) * across, (regions.edges[e, 1] - ay) * along
         dx, dy = (regions.edges[e, 2] - ax) * across, (regions.edges[e, 3] - ay) * along
-        one, other = vx * cy - vy * cx, vx * dy - vy * dx
-        if (one <= 0.0) != (other <= 0.0):
-            share = one / (one - other)
-            t = (vx * (cx + share * (dx - cx)) + vy * (cy + share * (dy - cy))) / square
-            if 0.0 <= t <= 1.0:
-                met[found] = t
-                found += 1
         for k in range(4):
             if k < 2:  # an end of the edge, seen from the way
                 px, py = (cx, cy) if k == 0 else (dx, dy)
-                t = min(1.0, max(0.0, (px * vx + py * vy) / square))
+                t = min(1.0, max(0.0, (px * vx + py * vy) / square)) if square > 0.0 else 0.5
                 far = math.hypot(px - t * vx, py - t * vy)
             else:  # an end of the way, seen from the edge
                 t = float(k - 2)
                 far = _to(t * vx, t * vy, cx, cy, dx, dy)
             if far < least:
-                least, nearest = far, t
-    if found < 2:
-        return float(met[0]) if found == 1 else nearest
-    inside = np.sort(met[:found])
-    return float(0.5 * (inside[0] + inside[1]))
+                least, at = far, t
+    return least, at
+
+
+@exact_kernel
+def _cuts(paths: Paths, n: int, regions: Regions, i: int, out: Floats, found: int) -> int:
+    """Where on its leg a way meets edges of a region; the number so far (written as far as there is room)."""
+    ways, (first, last), box = paths.ways, _turns(paths.ways, n), regions.box[i]
+    ay, by = ways.begin[n, 1], ways.end[n, 1]
+    for turn in range(first, last + 1):
+        ax, bx = ways.begin[n, 0] + _TURN * turn, ways.end[n, 0] + _TURN * turn
+        if max(ax, bx) < box[0] or min(ax, bx) > box[2] or max(ay, by) < box[1] or min(ay, by) > box[3]:
+            continue
+        across, along = ways.unit[n]
+        vx, vy = (bx - ax) * across, (by - ay) * along
+        square = vx * vx + vy * vy
+        for e in range(regions.start[regions.first[i]], regions.start[regions.first[i + 1]]):
+            cx, cy = (regions.edges[e, 0] - ax) * across, (regions.edges[e, 1] - ay) * along
+            dx, dy = (regions.edges[e, 2] - ax) * across, (regions.edges[e, 3] - ay) * along
+            one, other = vx * cy - vy * cx, vx * dy - vy * dx
+            if (one <= 0.0) != (other <= 0.0):
+                share = one / (one - other)
+                t = (vx * (cx + share * (dx - cx)) + vy * (cy + share * (dy - cy))) / square
+                if -_SAME <= t <= 1.0 + _SAME:
+                    if found < out.shape[0]:
+                        out[found] = paths.share[n, 0] + t * (paths.share[n, 1] - paths.share[n, 0])
+                    found += 1
+    return found
+
+
+@exact_kernel
+def middle(paths: Paths, leg: int, likeliest: int, regions: Regions, i: int) -> float:
+    """Where on a leg, from 0 to 1, the middle of its first stretch inside is; where it is closest if there is none.
+
+    ``likeliest`` is the way of the leg that passes with the highest probability.
+    """
+    ways = paths.ways
+    if _is_disc(regions, i):
+        begin, end = _to_centre(ways, likeliest, regions, i)
+        return middle_in_disc(begin, end, regions.radius[i])
+    begin, end = paths.first[leg], paths.first[leg + 1]
+    cuts, found = np.empty(64), 0
+    for n in range(begin, end):
+        before, found = found, _cuts(paths, n, regions, i, cuts, found)
+        if found + 2 > cuts.shape[0]:
+            wider = np.empty(2 * found + 2)
+            wider[:before] = cuts[:before]
+            cuts, found = wider, _cuts(paths, n, regions, i, wider, before)
+    cuts[found], cuts[found + 1] = 0.0, 1.0
+    cuts = np.sort(cuts[: found + 2])
+    entered, n = -1.0, begin
+    for k in range(found + 1):
+        if cuts[k + 1] - cuts[k] <= _SAME:
+            continue
+        at = 0.5 * (cuts[k] + cuts[k + 1])
+        while n < end - 1 and paths.share[n, 1] < at:
+            n += 1
+        since, until = paths.share[n]
+        if _covers(ways, n, regions, i, (at - since) / (until - since)):
+            entered = cuts[k] if entered < 0.0 else entered
+        elif entered >= 0.0:
+            return float(0.5 * (entered + cuts[k]))
+    if entered >= 0.0:
+        return float(0.5 * (entered + 1.0))
+    if found > 0:  # it touches the region
+        return float(min(1.0, max(0.0, cuts[1])))
+    least, nearest = np.inf, 0.5
+    for n in range(max(begin, likeliest - 1), min(end, likeliest + 2)):
+        first, last = _turns(ways, n)
+        for turn in range(first, last + 1):
+            far, t = _nearest(ways, n, regions, i, _TURN * turn)
+            if far < least:
+                least, nearest = far, paths.share[n, 0] + t * (paths.share[n, 1] - paths.share[n, 0])
+    return float(nearest)
 
 
 @exact_kernel
 def cross(index: RegionIndex, regions: Regions, ways: Ways, reach: float, least: float) -> tuple[Ints, Floats]:
-    """Ways and the regions that they pass with at least that probability, as (way, region); the probability and shift.
+    """Ways and the regions that they pass with at least that probability, as (way, region); the probability.
 
-    ``reach`` is in deviations. What turns also lies 360 to either side.
+    ``reach`` is in deviations. What turns also lies 360 to either side, and of discs near it the probability is NaN.
     """
-    pairs, figures, found = np.empty((64, 2), np.int64), np.empty((64, 2)), 0
+    pairs, figures, found = np.empty((64, 2), np.int64), np.empty(64), 0
     near = np.empty(64, np.int64)
+    slack = _SLACK if ways.turns else 0.0
     for n in range(ways.begin.shape[0]):
-        wide, high = reach / ways.scale[n, 0], reach * tallness(ways.scale[n])
         own_begin, own_end = ways.begin[n, 0], ways.end[n, 0]
-        for turn in range(-1, 2):
-            shift = 360.0 * turn
-            low, top = min(own_begin, own_end) + shift - wide, max(own_begin, own_end) + shift + wide
-            if turn != 0 and (not ways.turns or top < -180.0 or low > 180.0):
+        high = reach * tallness(ways.scale[n]) + slack
+        wide = reach / ways.scale[n, 0]
+        if ways.turns:
+            wide = min(_TURN, wide + slack * ways.unit[n, 1] / ways.unit[n, 0])
+        south, north = min(ways.begin[n, 1], ways.end[n, 1]) - high, max(ways.begin[n, 1], ways.end[n, 1]) + high
+        first, last = (-1, 1) if ways.turns else (0, 0)
+        count = 0
+        for turn in range(first, last + 1):
+            west, east = min(own_begin, own_end) - wide + _TURN * turn, max(own_begin, own_end) + wide + _TURN * turn
+            if ways.turns and (east < -180.0 or west > 180.0):
                 continue
-            x, y = 0.5 * (own_begin + own_end) + shift, 0.5 * (ways.begin[n, 1] + ways.end[n, 1])
-            half, tall = 0.5 * abs(own_end - own_begin) + wide, 0.5 * abs(ways.end[n, 1] - ways.begin[n, 1]) + high
-            count = candidates(index, regions, x - half, y - tall, x + half, y + tall, near)
-            while count > near.shape[0]:
-                near = np.empty(2 * count, np.int64)
-                count = candidates(index, regions, x - half, y - tall, x + half, y + tall, near)
-            ways.begin[n, 0], ways.end[n, 0] = own_begin + shift, own_end + shift
-            for c in range(count):
-                p = passing(ways, n, regions, near[c], least)
-                if p >= least:
-                    if found == pairs.shape[0]:
-                        wider, deeper = np.empty((2 * found, 2), np.int64), np.empty((2 * found, 2))
-                        wider[:found], deeper[:found] = pairs, figures
-                        pairs, figures = wider, deeper
-                    pairs[found, 0], pairs[found, 1] = n, near[c]
-                    figures[found, 0], figures[found, 1] = p, shift
-                    found += 1
-            ways.begin[n, 0], ways.end[n, 0] = own_begin, own_end
+            more = candidates(index, regions, west, south, east, north, near[count:])
+            if count + more > near.shape[0]:
+                wider = np.empty(2 * (count + more), np.int64)
+                wider[:count], near = near[:count], wider
+                candidates(index, regions, west, south, east, north, near[count:])
+            count += more
+        if ways.turns and count > 1:  # one that reaches around is found from both sides
+            near[:count] = np.sort(near[:count])
+        for c in range(count):
+            if c > 0 and near[c] == near[c - 1]:
+                continue
+            p = np.nan if ways.turns and _is_disc(regions, near[c]) else passing(ways, n, regions, near[c], least)
+            if p < least:
+                continue
+            if found == pairs.shape[0]:
+                longer, deeper = np.empty((2 * found, 2), np.int64), np.empty(2 * found)
+                longer[:found], deeper[:found] = pairs, figures
+                pairs, figures = longer, deeper
+            pairs[found, 0], pairs[found, 1], figures[found] = n, near[c], p
+            found += 1
     return pairs[:found], figures[:found]
 
 
 @exact_kernel
-def middles_of(ways: Ways, regions: Regions, ids: Ints) -> Floats:
-    """`middle` of each way in its region."""
+def middles_of(paths: Paths, legs: Ints, likeliest: Ints, regions: Regions, ids: Ints) -> Floats:
+    """`middle` of each leg in its region."""
     out = np.empty(ids.shape[0])
-    for n in range(ids.shape[0]):
-        out[n] = middle(ways, n, regions, ids[n])
+    for k in range(ids.shape[0]):
+        out[k] = middle(paths, legs[k], likeliest[k], regions, ids[k])
     return out

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from appulse.kernels import crossings as kernels
+from appulse.kernels.disc_crossings import Flights, discs_passed
 from appulse.kernels.fences import ENTER, EXIT, Events
-from appulse.kernels.tangent import leads
-from appulse.model.covariance import flat_part, whitening
-from appulse.model.positions import degree_scale, degrees_of, metres_of_degrees
+from appulse.model.covariance import flat_part, flat_widest, whitening
+from appulse.model.positions import degree_scale
+from appulse.operators.leg_pieces import pieces_of, widened
 from appulse.operators.legs import LegMaker, routes
 
 if TYPE_CHECKING:
@@ -22,14 +23,12 @@ if TYPE_CHECKING:
     from appulse.kernels.geodesic import Earth
     from appulse.model.motion import Straight
     from appulse.model.objects import Objects
-    from appulse.model.regions import RegionSet
+    from appulse.model.regions import Regions, RegionSet
     from appulse.model.strings import Bytes
     from appulse.operators.legs import Legs, Pending
 
 #: The kind of the event, after enter, dwell and exit.
 CROSS = 3
-# Metres of a geodesic that is straight in degrees, to some metres.
-_PIECE = 10_000.0
 _FOREVER = np.iinfo(np.int64).max
 
 
@@ -57,8 +56,6 @@ class Crossings:
     ) -> None:
         self._least, self._regions, self._earth = least, regions, earth
         self._maker = LegMaker(motion, earth, carried=carried)
-        arrays = regions.arrays
-        self._middles = arrays.centre[:, :2] if earth is None else degrees_of(arrays.centre, earth)[:, ::-1]
 
     @property
     def pending(self) -> Pending | None:
@@ -85,58 +82,70 @@ class Crossings:
         events = Events(which, np.column_stack([when, time]), found.probability[:, None])
         return Crossed(legs.rows.key.take(found.leg), events)
 
-    def _ways(self, *columns: NDArray[np.float64]) -> kernels.Ways:
-        """Arrays of one layout: for another one the kernels would be compiled again."""
-        begin, end, scale, unit, mass, middles = map(np.ascontiguousarray, (*columns, self._middles))
-        return kernels.Ways(begin, end, scale, unit, mass, middles, self._earth is not None)
-
     def _passing(self, legs: Legs) -> Passing:
         """What passes through what."""
-        least, earth = self._least, self._earth
-        begin, scale, place, _ = placed(legs.rows, earth)
-        owner = np.arange(len(legs))
+        earth, regions = self._earth, self._regions.arrays
+        begin, scale, place, spread = placed(legs.rows, earth)
         if earth is None:
-            end, unit = legs.to, np.ones((len(legs), 2))
-            whole = pieces = self._ways(begin, end, scale, unit, legs.rows.mass)
-        else:
-            route = routes(earth, place, legs.to[:, :3])
-            parts = np.ceil(np.hypot(route[:, 0], route[:, 1]) / _PIECE).astype(np.int64).clip(1)
-            owner = np.repeat(owner, parts)
-            share = (np.arange(len(owner)) - np.repeat(np.cumsum(parts) - parts, parts)) / parts[owner]
-            at = _along(earth, place[owner], route[owner], share, begin[owner])
-            to = _along(earth, place[owner], route[owner], share + 1.0 / parts[owner], at)
-            unit = metres_of_degrees(at[:, 1], earth)
-            pieces = self._ways(at, to, scale[owner], unit, legs.rows.mass[owner])
-            first, last = np.cumsum(parts) - parts, np.cumsum(parts) - 1
-            whole = self._ways(at[first], to[last], scale, unit[first], legs.rows.mass)
-        reach = math.sqrt(max(0.0, -2.0 * math.log(least)))
-        pairs, figures = kernels.cross(self._regions.search.grid, self._regions.arrays, pieces, reach, least)
+            whole = np.arange(len(legs) + 1)
+            ways = _ways(begin, legs.to, scale, np.ones((len(legs), 2)), legs.rows.mass, turns=False)
+            found = self._likeliest(ways, whole[:-1])
+            paths = kernels.Paths(ways, whole, np.tile([0.0, 1.0], (len(legs), 1)))
+            return _at(paths, found, regions)
+        route = routes(earth, place, legs.to[:, :3])
+        pieces = pieces_of(earth, place, route, begin)
+        mass = legs.rows.mass[pieces.owner]
+        scale = pieces.scale(earth, place, route, spread)
+        wide = widened(pieces, route, flat_widest(spread))
+        found = self._likeliest(_ways(wide.at, wide.to, scale, pieces.unit(earth), mass, turns=True), pieces.owner)
+        disc = ~np.isnan(regions.radius[found.fence])
+        core = _ways(pieces.at, pieces.to, scale, pieces.unit(earth), mass, turns=True)
+        first = np.searchsorted(pieces.owner, np.arange(len(legs) + 1))
+        outlined = _at(kernels.Paths(core, first, pieces.share), found.only(~disc), regions)
+        flights = Flights(*map(np.ascontiguousarray, (place, route, whitening(spread), legs.rows.mass)))
+        near, share = found.only(disc), pieces.share[found.piece[disc]].mean(axis=1)
+        probability, at = discs_passed(earth, flights, near.leg, share, regions, near.fence)
+        passed = probability >= self._least
+        discs = Passing(near.leg[passed], near.fence[passed], probability[passed], at[passed])
+        both: Any = [np.concatenate(own) for own in zip(outlined, discs, strict=True)]
+        order = np.lexsort((both[1], both[0]))
+        return Passing(*(column[order] for column in both))
+
+    def _likeliest(self, ways: kernels.Ways, owner: NDArray[np.int64]) -> _Found:
+        """Legs and fences, with the likeliest of the pieces of the leg, which belong to ``owner``."""
+        reach = math.sqrt(max(0.0, -2.0 * math.log(self._least)))
+        grid = self._regions.search.grid
+        pairs, probability = kernels.cross(grid, self._regions.arrays, ways, reach, self._least)
         leg, fence = owner[pairs[:, 0]], pairs[:, 1]
-        # Of several pieces of a leg, or of a region that is cut, the one that is likeliest counts.
-        order = np.lexsort((-figures[:, 0], fence, leg))
+        order = np.lexsort((-probability, fence, leg))
         new = np.ones(len(order), bool)
         new[1:] = (np.diff(leg[order]) != 0) | (np.diff(fence[order]) != 0)
         kept = order[new]
-        leg, fence, shift = leg[kept], fence[kept], np.column_stack([figures[kept, 1], np.zeros(len(kept))])
-        moved = whole._replace(
-            begin=whole.begin[leg] + shift, end=whole.end[leg] + shift, scale=whole.scale[leg], unit=whole.unit[leg]
-        )
-        return Passing(leg, fence, figures[kept, 0], kernels.middles_of(moved, self._regions.arrays, fence))
+        return _Found(leg[kept], fence[kept], pairs[kept, 0], probability[kept])
 
 
-def _along(
-    earth: Earth,
-    place: NDArray[np.float64],
-    route: NDArray[np.float64],
-    share: NDArray[np.float64],
-    near: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Longitude and latitude of places on routes, longitudes as those ``near`` go on."""
-    to = place.copy()
-    leads(earth, place, route * share[:, None], to)
-    degrees = degrees_of(to, earth)[:, ::-1]
-    degrees[:, 0] += 360.0 * np.round((near[:, 0] - degrees[:, 0]) / 360.0)
-    return degrees
+class _Found(NamedTuple):
+    """Legs and fences, with the likeliest piece of the leg."""
+
+    leg: NDArray[np.int64]
+    fence: NDArray[np.int64]
+    piece: NDArray[np.int64]
+    probability: NDArray[np.float64]
+
+    def only(self, these: NDArray[np.bool_]) -> _Found:
+        return _Found(self.leg[these], self.fence[these], self.piece[these], self.probability[these])
+
+
+def _at(paths: kernels.Paths, found: _Found, regions: Regions) -> Passing:
+    """With where on the legs that is."""
+    at = kernels.middles_of(paths, found.leg, found.piece, regions, found.fence)
+    return Passing(found.leg, found.fence, found.probability, at)
+
+
+def _ways(*columns: NDArray[np.float64], turns: bool) -> kernels.Ways:
+    """Arrays of one layout: for another one the kernels would be compiled again."""
+    begin, end, scale, unit, mass = map(np.ascontiguousarray, columns)
+    return kernels.Ways(begin, end, scale, unit, mass, turns)
 
 
 def stays_of(visits: NDArray[np.int64], events: Events, thing: NDArray[np.int64]) -> NDArray[np.int64]:
