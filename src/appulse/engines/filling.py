@@ -189,7 +189,7 @@ class FillingBucket(TickBucket):
         end = len(ready) if ready.all() else int(np.argmin(ready))
         if end == before:
             return []
-        found = filled_values(self._held, call.stream, call.fill, empty_rows=call.empty_rows)
+        found = filled_values(self._held, call.stream, call.fill, empty_rows=call.empty_rows, ordered=True)
         columns = [*self._held.columns, *found]
         answers = pa.Table.from_arrays(columns, schema=call.answer_schema).slice(before, end - before)
         self._forget_but(self._last_values(values[:end], usable[:end], group[:end]), end)

@@ -14,6 +14,7 @@ from appulse.errors import BadArgument, nearest
 from appulse.imputation.choosing import AutoImputer
 from appulse.imputation.in_time import LastValueImputer
 from appulse.imputation.noise import with_noise
+from appulse.model.canonical import canonical_places, filled_rows
 from appulse.model.encode import holes_of
 from appulse.model.filled import FILLED, Prefilled, column_of, split_ways
 from appulse.model.stream import stream_names
@@ -118,12 +119,15 @@ def filled_table(table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: boo
     return table
 
 
-def filled_values(table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: bool = False) -> list[pa.Array]:
-    """The columns that `filled_table` adds."""
+def filled_values(
+    table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: bool = False, ordered: bool = False
+) -> list[pa.Array]:
+    """The columns that `filled_table` adds; ``ordered`` says that rows are in canonical order."""
     model = incomplete_model(stream)
     rows, time, group = read_holes(table, stream)
     good = np.flatnonzero(~np.isinf(rows).any(axis=1) & (empty_rows | ~np.isnan(rows).all(axis=1)))
-    filled = fill.fill(rows[good], time[good], group[good])
+    given = rows[good], time[good], group[good]
+    filled = fill.fill(*given) if ordered else filled_rows(fill, *given, _keys(table, stream, good))
     at = np.full(len(rows), -1)
     at[good] = np.arange(len(good))
     index = pa.array(at, mask=at < 0)
@@ -238,6 +242,8 @@ def _usable(
         return None
     rows, time, group = read_holes(table, stream)
     usable = np.flatnonzero(~np.isinf(rows).any(axis=1) & (empty_rows | ~np.isnan(rows).all(axis=1)))
+    order = canonical_places(_keys(table, stream, usable), time[usable], group[usable], rows[usable])
+    usable = usable[order]
     usable = usable[np.argsort(time[usable], kind="stable")]
     return rows[usable], time[usable], group[usable]
 
@@ -270,10 +276,15 @@ def _beside(
     return found
 
 
+def _keys(table: pa.Table, stream: Stream, rows: NDArray[np.int64]) -> pa.ChunkedArray | None:
+    """The keys of some rows; None where the table has none."""
+    return table[stream.key].take(pa.array(rows)) if stream.key in table.schema.names else None
+
+
 def read_holes(table: pa.Table, stream: Stream) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
     """Values with their holes, times and partitions of all rows."""
     model = incomplete_model(stream)
     time = to_micros(table[stream.time].combine_chunks(), stream.unit)[0]
     labels = Labels.of([table[c] for c in stream.partitions]) if stream.partitions else None
-    group = np.zeros(len(table), np.int64) if labels is None else labels.codes.astype(np.int64)
+    group = np.zeros(len(table), np.int64) if labels is None else labels.ranks()
     return holes_of(table, model), time, group

@@ -130,7 +130,7 @@ class _Series:
 
     def look_at(self, values: Floats, time: Ints) -> None:
         """Regress on what another stream measured, rows in any order, where its nearest row has it."""
-        order = np.argsort(time, kind="stable")
+        order = np.lexsort((*values.T, time))
         values, at = values[order] / without_overflow(values), time[order].astype(np.float64)
         there = ~np.isnan(values)
         measured = np.flatnonzero(there.sum(axis=0) > 1)

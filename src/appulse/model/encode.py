@@ -13,6 +13,7 @@ from appulse.kernels.moments import Summaries, summarise
 from appulse.model import defects as why
 from appulse.model import geography, structs, uncertainty
 from appulse.model.batch import Batch, Ragged
+from appulse.model.canonical import filled_rows
 from appulse.model.carried import with_carried
 from appulse.model.columns import chunk, floats, held, is_numeric, lengths, nulls, plain_types, plain_values
 from appulse.model.covariance import checked_deviations, checked_spread, moved, widest
@@ -304,11 +305,11 @@ def holes_of(table: pa.Table, model: Exact | Incomplete) -> NDArray[np.float64]:
 def _filled(rows: ValidRows, encoding: Encoding, fill: Fill) -> tuple[ValidRows, NDArray[np.bool_]]:
     """Rows with what they may be in place of their holes; and those that have no sample, or one that is not finite."""
     labels = Labels.of([rows.table[c] for c in encoding.partition_by]) if encoding.partition_by else None
-    group = np.zeros(len(rows.time), np.int64) if labels is None else labels.codes.astype(np.int64)
+    group = np.zeros(len(rows.time), np.int64) if labels is None else labels.ranks()
     if isinstance(fill, Prefilled):
         filled = fill.read(rows.table, rows.values.centre)
     else:
-        filled = fill.fill(rows.values.centre, rows.time, group)
+        filled = filled_rows(fill, rows.values.centre, rows.time, group, rows.table[encoding.key])
     owner = np.repeat(np.arange(len(group)), np.diff(filled.first))
     total = np.bincount(owner, filled.weights, len(group))
     # Rounded as weights are that were given, so that rows filled beforehand are the same to the last bit.

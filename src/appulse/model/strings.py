@@ -285,6 +285,11 @@ class Labels(Batch):
         place[order] = np.arange(len(order), dtype=np.int32)
         return Labels(place[codes], tuple(values[i] for i in order))
 
+    def ranks(self) -> NDArray[np.int64]:
+        """The number of each label in the order of their bytes, whatever order they came in."""
+        place = {value: i for i, value in enumerate(sorted(set(self.values)))}
+        return np.array([place[value] for value in self.values], np.int64)[self.codes]
+
     @staticmethod
     def of(columns: Sequence[pa.Array]) -> Labels:
         """One label per row over several columns of equal length; null if any of them is."""
