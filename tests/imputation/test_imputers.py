@@ -439,6 +439,29 @@ def test_rows_that_lack_everything_are_filled_where_asked_for() -> None:
     assert np.mean(chosen, axis=0) == pytest.approx([20.0, 40.0], abs=3.0)
 
 
+def test_dependencies_fill_rows_that_lack_everything_from_whole_rows() -> None:
+    """Independently of each other three attributes would have 256 values each, and a row 16,777,216 samples."""
+    chance = np.random.default_rng(0)
+    known = pa.table({name: chance.normal(20, 1, 500) for name in "abc"})
+    rows = pa.table({"k": [0, 1], "t": [0, 1], **{name: pa.array([None, 20.0]) for name in "abc"}})
+    stream = ap.Stream(rows, key="k", time="t", value=ap.Incomplete(*"abc"))
+    rule = ap.DifferentialDependency({"a": 0.1}, "b", 10.0)
+    apart, jointly = (
+        ap.impute(stream, ap.DependencyImputer(known, [rule], joint=joint), empty_rows=True).frame
+        for joint in (False, True)
+    )
+    assert apart.select(["imputed", "imputed_weights", "filled"]).equals(
+        jointly.select(["imputed", "imputed_weights", "filled"])
+    )
+    samples = apart["imputed"][0].as_py()
+    assert len(samples) == 256
+    assert {tuple(sample) for sample in samples} <= set(zip(*known.to_pydict().values(), strict=True))
+    fill = ap.DependencyImputer(known, [rule]).bind("abc")
+    lows, highs = fill.boxes(np.full((1, 3), np.nan))
+    assert (lows[0] <= np.min(samples, axis=0)).all()
+    assert (highs[0] >= np.max(samples, axis=0)).all()
+
+
 def own_gaps(n: int, seed: int = 5) -> tuple[Any, Any]:
     """Four attributes that go up and down each day and measure the same; each is lost in runs of its own."""
     chance = np.random.default_rng(seed)

@@ -80,8 +80,8 @@ class DependencyImputer:
     * ``repository``: any frame of complete rows.
     * ``rules``: a list of `DifferentialDependency`, at most 62, which have to hold on the repository.
     * ``joint``: fills several missing attributes from the same rows, by at most ten rules, the first of each attribute.
-      False: they are independent of each other, but for rows that would have more than 16,777,216 combinations: these
-      are filled as with True, and `explain` has their number.
+      False: they are independent of each other, but for rows that lack every attribute and those that would have more
+      than 16,777,216 combinations: these are filled as with True, and `explain` has the number of the latter.
     * ``marginal``: where no row matches any combination, the fill is the distribution over the whole repository,
       reported as ``"marginal"``, in at most so many values, at evenly spaced quantiles.
     * ``instances``: caps the samples of a row: an approximation, by quantiles of each attribute. None: no cap.
@@ -304,8 +304,13 @@ class DependencyFill:
 
     def choices(self, values: Floats, holes: Ints, rows: Ints) -> list[Choices]:  # noqa: ARG002 - any rows
         """Distributions for rows that lack just the attributes ``holes``: one for each, or one for all together."""
-        together = [holes] if self.imputer.joint else [holes[k : k + 1] for k in range(len(holes))]
-        return [self._choices(values, holes, part) for part in together]
+        return [self._choices(values, holes, part) for part in self._parts(holes)]
+
+    def _parts(self, holes: Ints) -> list[Ints]:
+        """The holes of rows by what is filled together: all where everything is missing, for no rule fills that."""
+        if self.imputer.joint or len(holes) == len(self.attributes):
+            return [holes]
+        return [holes[k : k + 1] for k in range(len(holes))]
 
     def _together(self, values: Floats, holes: Ints, rows: Ints) -> list[Choices]:
         """One distribution for all holes of rows that would have too many combinations of what fills each."""
@@ -326,10 +331,10 @@ class DependencyFill:
             if len(holes) == 0:
                 continue
             most = 1
-            for part in [holes] if self.imputer.joint else [holes[k : k + 1] for k in range(len(holes))]:
+            for part in self._parts(holes):
                 most *= len(self._lattice(part).index.values)
                 lows[np.ix_(rows, part)], highs[np.ix_(rows, part)] = self._hulls(values[rows], holes, part)
-            if not self.imputer.joint and most > MOST_COMBINED:  # then it may be all together
+            if len(self._parts(holes)) > 1 and most > MOST_COMBINED:  # then it may be all together
                 low, high = self._hulls(values[rows], holes, holes)
                 at = np.ix_(rows, holes)
                 lows[at], highs[at] = np.minimum(lows[at], low), np.maximum(highs[at], high)
