@@ -50,7 +50,9 @@ def test_readings_are_tagged_with_what_they_are_part_of(case: Case) -> None:
         case.table, events, sensor="mote", time="ts", value="v", resolution=case.resolution
     ).to_pylist()
     for row in result:
-        lower = row["v"] if case.resolution is None else math.floor(row["v"] / case.resolution) * case.resolution
+        lower = row["v"]
+        if case.resolution is not None:
+            lower = math.floor(float(lower) / case.resolution) * case.resolution
         mine = [
             number
             for number, (value, sensors) in _members_at(events, row["ts"]).items()
