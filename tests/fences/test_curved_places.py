@@ -10,6 +10,9 @@ import shapely
 from scipy.special import ndtri
 
 import appulse as ap
+from appulse.kernels.curved_regions import CURVED, is_curved
+from appulse.model.covariance import flat_widest
+from appulse.model.positions import EARTHS, degree_scale
 
 _WGS84 = pyproj.Geod(ellps="WGS84")
 _STEPS = 300
@@ -78,3 +81,19 @@ def test_far_from_poles_and_of_small_errors_both_ways_agree() -> None:
         found.append(dict(zip(events["key"].to_pylist(), events["probability"].to_pylist(), strict=True)))
     one, other = ([of.get(key, 0.0) for key in range(41)] for of in found)
     assert one == pytest.approx(other, abs=6e-3)
+
+
+def test_most_places_are_flat_at_first_sight() -> None:
+    """As by their largest deviation, near the limit and around the latitude from which on all are looked at."""
+    chance, n, earth = np.random.default_rng(3), 20_000, EARTHS["wgs84"]
+    lat = np.concatenate([chance.uniform(-90.0, 90.0, n // 2), chance.uniform(59.0, 61.0, n // 2)])
+    one, other, lean = (
+        10.0 ** chance.uniform(2.5, 4.5, n),
+        10.0 ** chance.uniform(2.5, 4.5, n),
+        chance.uniform(-1, 1, n),
+    )
+    spread = np.column_stack([one**2, lean * one * other, other**2])
+    wanted = flat_widest(spread) * np.maximum(1.0, np.abs(np.tan(np.radians(lat)))) > CURVED * earth.b
+    scale = degree_scale(lat, spread, earth)
+    assert [is_curved(lat[i], scale[i], earth) for i in range(n)] == wanted.tolist()
+    assert 0.1 < wanted.mean() < 0.9

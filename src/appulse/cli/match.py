@@ -76,6 +76,8 @@ def match(
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     begin = clock.perf_counter()
     with errors_reported(console):
+        import numpy as np
+
         from appulse import api
         from appulse.engines.options import Options
         from appulse.jobs.queries import read_queries
@@ -88,7 +90,7 @@ def match(
         asked, given = read_queries(queries, query), read_table(rows)
         model = _model(given, value, position, sigma, (key, time, existence))
         if list(model.columns) == [_NUMBER]:
-            given = given.append_column(_NUMBER, [list(range(len(given)))])
+            given = given.append_column(_NUMBER, [np.arange(len(given))])
         stream = Stream(given, key=key, time=time, value=model, existence=existence, name="rows")
         answers = api.match_queries(stream, asked, probability=probability, options=Options(max_output=max_output))
         refused = api.rejects(answers)

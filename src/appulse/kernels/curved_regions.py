@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats
     from appulse.kernels.geodesic import Earth
 
-# Errors are large from this share of the Earth's polar radius on.
-_CURVED = 1e-3
+#: Errors are large from this share of the Earth's polar radius on.
+CURVED = 1e-3
+# Up to this latitude, whose tangent is below 1.74, no error is whose deviations of longitude and of latitude sum to so
+# many degrees at most: most places need no closer look.
+_LOW, _SMALL = 60.0, 0.99 * math.degrees(CURVED) / 1.74
 # Degrees of a piece at most, and how far it may lie off a straight line, in deviations, if it is near.
 _LONGEST, _OFF, _NEAR = 5.0, 1e-6, 7.5
 # Around the antipode no piece is short: so far away, in deviations, this share of one is short enough.
@@ -54,11 +57,14 @@ def widest(lat: float, scale: Floats, earth: Earth) -> float:
 @exact_kernel
 def is_curved(lat: float, scale: Floats, earth: Earth) -> bool:
     """Whether the errors of a place are too large, or it is too near a pole, for degrees to be as those of a plane."""
-    return scale[0] < np.inf and widest(lat, scale, earth) * max(1.0, abs(math.tan(lat * _DEGREE))) > _CURVED * earth.b
+    tilt = scale[2] / scale[0]
+    if abs(lat) <= _LOW and 1.0 / scale[0] + math.sqrt(1.0 + tilt * tilt) / scale[1] <= _SMALL:
+        return False
+    return scale[0] < np.inf and widest(lat, scale, earth) * max(1.0, abs(math.tan(lat * _DEGREE))) > CURVED * earth.b
 
 
 @exact_kernel
-def degrees_around(lat: float, metres: float, earth: Earth) -> tuple[float, float]:
+def degrees_reached(lat: float, metres: float, earth: Earth) -> tuple[float, float]:
     """At least how many degrees of longitude and of latitude a circle around a place reaches."""
     far = metres / earth.b * 1.01
     tall = far / _DEGREE

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.cells import packed_order
-from appulse.kernels.curved_regions import degrees_around, is_curved, widest
+from appulse.kernels.curved_regions import degrees_reached, is_curved, widest
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.region_chances import from_centre, reaches
 from appulse.kernels.region_index import RegionIndex, candidates
@@ -247,7 +247,7 @@ def _alone(
     x, y, scale = readings.at[r, 0], readings.at[r, 1], readings.scale[r]
     wide, tall = min(360.0, reach / scale[0]), min(180.0, reach * tallness(scale))
     if is_curved(y, scale, ground.earth):
-        wide, tall = degrees_around(y, TAIL * widest(y, scale, ground.earth), ground.earth)
+        wide, tall = degrees_reached(y, TAIL * widest(y, scale, ground.earth), ground.earth)
     found = 0
     for aside in (x, x - 360.0, x + 360.0):
         room = out[min(found, out.shape[0]) :]

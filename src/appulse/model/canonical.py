@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.kernels.numbering import sort_ties
+from appulse.model.batch import Ragged
 from appulse.model.columns import chunk, nulls
 from appulse.model.filled import Fill, Filled
 from appulse.model.strings import Bytes, encode
@@ -54,7 +55,5 @@ def filled_rows(fill: Fill, values: Floats, time: Ints, group: Ints, key: pa.Chu
         return filled
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    counts = np.diff(filled.first)[place]
-    first = np.append(0, np.cumsum(counts))
-    at = np.repeat(filled.first[place] - first[:-1], counts) + np.arange(first[-1])
-    return Filled(first, filled.rows[at], filled.weights[at], filled.way[place])
+    rows, weights = (Ragged(filled.first, own).take(place) for own in (filled.rows, filled.weights))
+    return Filled(rows.offsets, rows.values, weights.values, filled.way[place])

@@ -48,7 +48,8 @@ _WORDS = {
     "d": _REMOVE,
 }
 _ROW = "appulse row"  # a column beside the user's
-_ODD = 0x9E3779B97F4A7C15 - (1 << 64)  # bits of all places change with each time
+#: Times this, bits of all places change with each time.
+ODD = 0x9E3779B97F4A7C15 - (1 << 64)
 
 
 def additions(rows: Objects) -> Objects:
@@ -200,7 +201,7 @@ def _identities(rows: pa.Table, time: NDArray[np.int64], encoding: Encoding) -> 
     numbers = np.empty(len(rows), np.int64)
     key_numbers(keys.offsets, keys.data, numbers)
     # Few that differ have the same number.
-    _, same, counts = np.unique(numbers ^ (time * _ODD), return_inverse=True, return_counts=True)
+    _, same, counts = np.unique(numbers ^ (time * ODD), return_inverse=True, return_counts=True)
     some = np.flatnonzero(counts[same] > 1)
     groups = Labels.of([rows[c] for c in encoding.partition_by]).codes if encoding.partition_by else np.zeros(len(rows))
     own = zip(time[some].tolist(), keys.take(some).to_list(), groups[some].tolist(), strict=True)

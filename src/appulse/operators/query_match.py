@@ -175,16 +175,19 @@ def _said_twice(
 ) -> NDArray[np.int64]:
     """Pairs of a copy of a row and a query of which another copy says the same.
 
-    Of ranges that is one with the same mean, of a region one at the same place; distances to a disc's centre are those
-    of all copies.
+    Distances to a disc's centre are those of all copies. On the sky some copies have the same mean, of which ranges
+    say the same, and some are at the same place, of which regions do.
     """
-    placed = region >= 0
-    frame = np.where(placed, rows.at[met.rows, 0], rows.mean[met.rows, _LONGITUDE])
-    frame[placed] = np.where(np.isnan(queries.regions.arrays.radius[region[placed]]), frame[placed], 0.0)
-    asked = np.delete(np.arange(len(region)), tied)
+    placed, disc = region >= 0, np.zeros(len(region), bool)
+    disc[placed] = ~np.isnan(queries.regions.arrays.radius[region[placed]])
+    several = (np.bincount(rows.owner) > 1)[rows.owner[met.rows]] & (disc | rows.on_sky)
+    several[tied] = False
+    asked = np.flatnonzero(several)
+    frame = np.where(placed[asked], rows.at[met.rows[asked], 0], rows.mean[met.rows[asked], _LONGITUDE])
+    frame[disc[asked]] = 0.0
     flat = queries.axis_of(PLACE_X), queries.axis_of(PLACE_Y)  # where copies meet boxes of their own
     bounds = [side[asked] for sides in (met.lows, met.highs) for axis, side in enumerate(sides) if axis not in flat]
-    pairs = [rows.owner[met.rows[asked]], met.entries[asked], frame[asked].view(np.int64), *bounds]
+    pairs = [rows.owner[met.rows[asked]], met.entries[asked], frame.view(np.int64), *bounds]
     return np.delete(asked, np.unique(np.column_stack(pairs), axis=0, return_index=True)[1])
 
 

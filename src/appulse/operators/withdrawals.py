@@ -17,7 +17,14 @@ import numpy as np
 
 from appulse.kernels.newest import key_numbers
 from appulse.model.batch import Batch
-from appulse.model.changes import WITHDRAWS, WITHDRAWS_ANY, WITHDRAWS_FORMER, WITHDRAWS_LIKELY, WITHDRAWS_OTHER
+from appulse.model.changes import (
+    ODD,
+    WITHDRAWS,
+    WITHDRAWS_ANY,
+    WITHDRAWS_FORMER,
+    WITHDRAWS_LIKELY,
+    WITHDRAWS_OTHER,
+)
 from appulse.model.objects import Objects, contents_of
 from appulse.model.strings import Bytes
 from appulse.operators.numbering import in_canonical_order
@@ -39,7 +46,6 @@ if TYPE_CHECKING:
 #: The group of rows of a window that are withdrawn: no row to come is in it.
 GONE = -1
 _COMPACT_FROM = 4096
-_ODD = 0x9E3779B97F4A7C15 - (1 << 64)  # bits of all places change with each time
 _LAST_BITS = (1 << 16) - 1
 _VALUED, _UPDATES = (WITHDRAWS, WITHDRAWS_FORMER, WITHDRAWS_LIKELY), (WITHDRAWS_OTHER, WITHDRAWS_FORMER)
 # Whose turn it is, by what a withdrawal does.
@@ -123,7 +129,7 @@ def _hashes(time: NDArray[np.int64], key: Bytes) -> NDArray[np.int64]:
     """A number of each time and key; few differ and have the same."""
     numbers = np.empty(len(time), np.int64)
     key_numbers(key.offsets, key.data, numbers)
-    hashed: NDArray[np.int64] = numbers + time * _ODD
+    hashed: NDArray[np.int64] = numbers + time * ODD
     return hashed
 
 
@@ -425,8 +431,8 @@ class _Named:
             # The last of the updates stays.
             those = own or updates[:-1]
         else:
-            alike = ([i for i in of if self.values[i] == values] for of in (own, updates) if does in _VALUED)
-            fits = next(filter(None, alike), [])
+            equal = ([i for i in of if self.values[i] == values] for of in (own, updates) if does in _VALUED)
+            fits = next(filter(None, equal), [])
             if does == WITHDRAWS_LIKELY:
                 fits = [i for i in own if i < before] or fits
             those = fits if fits or does == WITHDRAWS_FORMER else own or updates

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.queries.tables import column_of
+from appulse.kernels.curved_regions import CURVED
 from appulse.model import uncertainty
 from appulse.model.columns import floats
 from appulse.model.covariance import deviations, flat_part, flat_widest, whitening
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from appulse.operators.query_match import Matched
     from appulse.queries.sets import QuerySet
 
-# A deviation of this share of the distance at which meridians meet.
-_CURVED = 1e-3
 # Beyond this many deviations a place has no part on the other side of the 180th meridian.
 _TAIL = 7.5
 
@@ -58,7 +57,7 @@ def _curved(rows: ValidRows, encoding: Encoding) -> NDArray[np.bool_]:
     if not isinstance(model, Position):
         return np.zeros(len(rows.time), bool)
     lat = np.radians(floats(rows.table[model.lat]))
-    most = _CURVED * EARTHS[model.earth].b
+    most = CURVED * EARTHS[model.earth].b
     return flat_widest(flat_part(rows.values.spread)) * np.maximum(1.0, np.abs(np.tan(lat))) > most
 
 
