@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.errors import BadArgument
-from appulse.queries import sets, slots
+from appulse.queries import holding, sets, slots
 from appulse.queries.condition import parse
 from appulse.queries.sets import QuerySet
 from appulse.queries.templates import Texts
@@ -88,6 +89,7 @@ _FORMS = (
     *("{c} {o} {l} -- all", "/* {l} */ {c} {o} {l}", "{c} {o} {l} AND", "\t{c}\n{o}  {l} ", "{c}"),
     *("abs({c}) {o} {l}", "coalesce({c}, {l}) {o} {l}", "Least({c}, {c}, {l}) {o} {l}", "greatest({c}, {c}) {o} {l}"),
     *("sqrt({c} * {l}) {o} {l}", "abs({c} - {l}) BETWEEN {l} AND {l}", "{l} {o} coalesce({c}, NULL)"),
+    *("abs({c} - {l}) {o} {l}", "{l} {o} abs({l} - {c})", "NOT abs({c} - {l}) {o} {l}", "abs({c} - {c}) {o} {l}"),
 )
 
 
@@ -150,6 +152,45 @@ def test_a_text_among_others_says_what_it_says_alone(texts: list[str], at_once: 
     expected = [(row, i) for i, said in enumerate(alone) if isinstance(said, list) for row in said]
     assert _found(queries) == sorted(expected, key=str)
     assert len(queries) == len(texts) - len(refused)
+
+
+@given(_texts(), st.sampled_from((1, 256)), st.sampled_from((4, 1 << 22)))
+@settings(max_examples=100)
+def test_pairs_are_judged_in_parts_or_query_by_query(texts: list[str], many: int, room: int) -> None:
+    readable = [text for text in texts if isinstance(_alone(text), list)]
+    queries = _set(readable)
+    with mock.patch.multiple(holding, _MANY=many, _ROOM=room):
+        found = _found(queries)
+    assert found == sorted(((row, i) for i, text in enumerate(readable) for row in _alone(text)), key=str)
+
+
+@given(st.sampled_from(sorted(_LITERALS)), st.data())
+@settings(max_examples=150)
+def test_a_long_list_says_what_its_comparisons_say(column: str, data: st.DataObject) -> None:
+    """Whether its constants are read alone, or as parameters of a query with many rows."""
+    readable = [one for one in _LITERALS[column] if isinstance(_alone(f"{column} = {one}"), list)]
+    literals = data.draw(st.lists(st.sampled_from(readable), min_size=8, max_size=12))
+    equal, other = ([_alone(f"{column} {sign} {one}") for one in literals] for sign in ("=", "<>"))
+    texts = [f"{column} {name} ({', '.join(literals)})" for name in ("IN", "NOT IN")]
+    texts.append(" AND ".join(f"{column} <> {one}" for one in literals))
+    some = [row for row in range(13) if any(row in rows for rows in equal)]
+    none = [row for row in range(13) if all(row in rows for rows in other)]
+    assert [_alone(text) for text in texts] == [some, none, none]
+    queries = _set(texts)
+    with mock.patch.multiple(holding, _MANY=data.draw(st.sampled_from((1, 256)))):
+        assert _found(queries) == sorted(
+            [*((row, 0) for row in some), *((row, i) for row in none for i in (1, 2))], key=str
+        )
+
+
+def test_a_distance_from_a_constant_is_a_range() -> None:
+    """It is indexed: rows beyond are no candidates; those on its border are asked."""
+    texts = ["abs(x - 2.5) < 0.5", "0.5 >= abs(2.5 - x)", "abs(x - 1e300) <= 1e300", "abs(x - 2.5) > 0.5"]
+    queries = _set(texts)
+    columns = _numbers([1.9, 2.0, 2.4, 3.0, 3.1, -1e300, 2e300, math.inf, math.nan, None])
+    inside = [(2, 0), (1, 1), (2, 1), (3, 1), (0, 2), (1, 2), (2, 2), (3, 2), (4, 2), (6, 2)]
+    assert _found(queries, columns, 10) == sorted([*inside, (0, 3), (4, 3), (5, 3), (6, 3), (7, 3)], key=str)
+    assert [queries.described(slot)["candidates"] for slot in range(2)] == [3, 3]
 
 
 def test_the_first_of_a_shape_does_not_speak_for_its_signs() -> None:

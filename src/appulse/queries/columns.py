@@ -133,7 +133,7 @@ def calculate(name: str, left: Values, right: Values) -> Values:
     if name == "/":
         divides = np.asarray(b != 0, bool)
         valid, b = valid & divides, np.where(divides, b, np.ones_like(b))
-    if np.float64 in (a.dtype, b.dtype) or (name == "/" and not (_has_fractions(a) or _has_fractions(b))):
+    if np.float64 in (a.dtype, b.dtype) or (name == "/" and not (has_fractions(a) or has_fractions(b))):
         with np.errstate(all="ignore"):
             data = np.asarray(_CALCULATE[name](doubles(a), doubles(b)))
         return Values(NUMBER, data, valid & ~np.isnan(data))
@@ -154,7 +154,7 @@ def _aligned(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[An
 
 def _beside(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     """A constant with a fraction as a double, unless the other is a constant or decimals: whole numbers may be long."""
-    if a.ndim or not isinstance(a.item(), Fraction) or (b.dtype == object and (not b.ndim or _has_fractions(b))):
+    if a.ndim or not isinstance(a.item(), Fraction) or (b.dtype == object and (not b.ndim or has_fractions(b))):
         return a
     return doubles(a)
 
@@ -172,12 +172,13 @@ def comparable(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[
         return a, b
     if np.float64 in (a.dtype, b.dtype):
         other = b if a.dtype == np.float64 else a
-        if _most(other) <= _EXACT_DOUBLE if other.dtype == np.int64 else _has_fractions(other):
+        if _most(other) <= _EXACT_DOUBLE if other.dtype == np.int64 else has_fractions(other):
             return doubles(a), doubles(b)
     return _python(a), _python(b)
 
 
-def _has_fractions(a: NDArray[Any]) -> bool:
+def has_fractions(a: NDArray[Any]) -> bool:
+    """Whether any of Python's own numbers is a fraction."""
     return a.dtype == object and any(isinstance(value, Fraction) for value in a.reshape(-1).tolist())
 
 

@@ -16,8 +16,23 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+import numpy as np
+
 from appulse.errors import BadArgument, nearest
-from appulse.queries.columns import BOOLEAN, NULL, NUMBER, TEXT, TIME, Values, calculate, compare, kind_of, values_of
+from appulse.queries.columns import (
+    BOOLEAN,
+    NULL,
+    NUMBER,
+    TEXT,
+    TIME,
+    Values,
+    calculate,
+    compare,
+    has_fractions,
+    kind_of,
+    nearest_double,
+    values_of,
+)
 from appulse.queries.functions import ARGUMENTS, OF_NUMBERS, called, described_arguments
 from appulse.queries.places import covered, trouble_of
 from appulse.queries.tree import (
@@ -41,7 +56,6 @@ from appulse.queries.tree import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -54,6 +68,7 @@ MOST_LENGTH = 1_000_000
 _MOST_DIGITS = 400
 _MOST_REPORTED = 500  # characters of a reason, which may quote a long name
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MANY = 8  # constants of a list that are looked up in a set
 # Functions of regions, and how many arguments they have.
 _REGIONS = {"ST_WITHIN": 3, "ST_DWITHIN": 4}
 
@@ -509,6 +524,9 @@ def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
     if isinstance(node, Column):
         return columns[node.name]
     if isinstance(node, And | Or):
+        listed = _listed(node, columns) if len(node.parts) >= _MANY else None
+        if listed is not None:
+            return listed
         parts = _truths(node.parts, columns)
         first = next(parts)
         true, false = first.true, first.false
@@ -531,6 +549,33 @@ def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
     if isinstance(node, Arithmetic):
         return calculate(node.operator, first, second)
     return compare(node.operator, *_as_times(first, second))
+
+
+def _listed(node: And | Or, columns: Mapping[str, Values]) -> Values | None:
+    """The same of ``x IN (...)`` with constants alone, and of ``x <> a AND x <> b``: looked up in a set."""
+    name, first = "=" if isinstance(node, Or) else "<>", node.parts[0]
+    constants = []
+    for part in node.parts:
+        if not (isinstance(first, Comparison) and isinstance(part, Comparison) and part.operator == name):
+            return None
+        same = part.left is first.left or (isinstance(part.left, Column) and part.left == first.left)
+        if not (same and isinstance(part.right, Literal | Column)):
+            return None
+        constants.append(evaluate(part.right, columns))
+    value = evaluate(parts_of(first)[0], columns)
+    if value.kind not in {NUMBER, TEXT} or not value.data.ndim:
+        return None
+    if any(one.data.ndim or one.kind != value.kind or not one.valid for one in constants):
+        return None
+    known = {one.data.item() for one in constants}
+    # As `compare` has it: fractions are exact beside decimals, and doubles beside all else.
+    if not has_fractions(value.data):
+        known = {nearest_double(one) if isinstance(one, Fraction) else one for one in known}
+    elif any(isinstance(one, float) for one in known):
+        return None
+    equal = np.fromiter((one in known for one in value.data.tolist()), bool, len(value.data)) & value.valid
+    other = value.valid & ~equal
+    return Values.truth(equal, other) if isinstance(node, Or) else Values.truth(other, equal)
 
 
 def _truths(parts: Sequence[Node], columns: Mapping[str, Values]) -> Iterator[Values]:

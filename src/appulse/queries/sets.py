@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from appulse.queries.boxed import Boxed, JoinGroup, Smaller, is_product
 from appulse.queries.condition import MOST_LENGTH, parse, too_long
+from appulse.queries.holding import hold
 from appulse.queries.index import LEAST, MOST, NULL, BoxIndex, Met
 from appulse.queries.outcomes import Added, Failed, Refused, reason_of
 from appulse.queries.places import PLACE_X, PLACE_Y
@@ -562,11 +563,8 @@ class QuerySet:
 
     def _true(self, number: int, rows_of: Rows, rows: NDArray[np.int32], slots: NDArray[np.int32]) -> NDArray[np.bool_]:
         """The same for queries of one template."""
-        made = self._templates[number]
         distinct, which = np.unique(slots, return_inverse=True)
-        given = made.given(Texts.of(self.texts(distinct)), np.arange(len(distinct)))
-        mine = {column.name: rows_of.values(column.name, rows) for column in made.columns}
-        return made.holds(mine, [values.take(which) for values in given])
+        return hold(self._templates[number], self.texts(distinct), which, rows_of, rows)
 
     def _fail(self, slot: np.int32, error: Exception) -> None:
         """Forget a query that cannot be evaluated; the slots of the others stay as they are."""

@@ -20,7 +20,7 @@ from appulse.kernels import literals as kernels
 from appulse.kernels.strings import gather_runs
 from appulse.model.strings import Bytes
 from appulse.queries import keys
-from appulse.queries.columns import BOOLEAN, NULL, NUMBER, TEXT, TIME, Values, kind_of, objects
+from appulse.queries.columns import BOOLEAN, NULL, NUMBER, TEXT, TIME, Values, doubles, kind_of, objects
 from appulse.queries.condition import Condition, evaluate, micros_of, parse
 from appulse.queries.index import LEAST, MOST
 from appulse.queries.tree import (
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 #: Boxes a condition may have: as it is, and at all. In between it has one, around all of them.
 MOST_BOXES, MOST_COUNTED = 1000, 100_000
+_ROUNDING = 2.0**-50  # more than sums and differences of doubles are rounded by
 _BEYOND = 10**15  # so many are not told apart from more
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -427,11 +428,33 @@ class Boxes:
         if not (isinstance(left, Column) and self._is_axis(left)):
             left, right, name = right, left, _MIRRORED[name]
         if not (isinstance(left, Column) and self._is_axis(left)):
-            return self._unknown()
+            return self._around(left, name, right) or self._around(right, _MIRRORED[name], left) or self._unknown()
         value = self._value(right, kind_of(self._types[left.name]))
         if value is None:
             return self._unknown()
         return [] if value.kind == NULL else (_plain(left), name, value)
+
+    def _around(self, left: Node, name: str, right: Node) -> list[Box]:
+        """The box of ``abs(column - a) < b``, a little larger than it; none of what is something else."""
+        inner = left.arguments[0] if isinstance(left, Function) and left.name == "abs" else None
+        if not (name in {"<", "<="} and isinstance(inner, Arithmetic) and inner.operator == "-"):
+            return []
+        column, other = inner.left, inner.right
+        if not (isinstance(column, Column) and self._is_axis(column)):
+            column, other = other, column
+        if not (isinstance(column, Column) and self._is_axis(column)):
+            return []
+        constants = [self._value(side, NUMBER) for side in (other, right)]
+        middle, reach = (np.nan if one is None or one.kind != NUMBER else doubles(one.data) for one in constants)
+        room = reach + _ROUNDING * (np.abs(middle) + np.abs(reach))
+        if not np.isfinite(np.abs(middle) + np.abs(room)).all():
+            return []
+        self.exact[:] = False
+        # Python's own numbers: these may lie beyond all that a column of whole numbers holds.
+        ends = ((">=", objects((middle - room).tolist())), ("<=", objects((middle + room).tolist())))
+        valid, column = np.ones(self._n, bool), _plain(column)
+        (above,), (below,) = (self._ranges(column, sign, Values(NUMBER, end, valid), 1)[0] for sign, end in ends)
+        return [_both(above, below)]
 
     def _pair(self, left: Node, right: Node) -> tuple[Column, bool] | None:
         """The axis of two columns' order, and whether it has them the other way round."""
