@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ import pandas as pd
 import appulse as ap
 from appulse.imputation.repository import Repository
 from appulse.imputation.scores import scored
-from benchmarks.harness import arguments, report, say
+from benchmarks.harness import arguments, least, report, say
 from benchmarks.incomplete_data import DataSet
 from benchmarks.incomplete_quality import Reliability, f_score, joined, pairs_of
 from benchmarks.incomplete_rivals import close_pairs, ignoring
@@ -215,15 +216,19 @@ def setting(field: Field, share: float, kind: str) -> Found:
     chosen, picks, best, mine, took, took_knn = [], [], 0.0, 0.0, 0.0, 0.0
     for side, own in enumerate(rows):
         places = None if field.places is None else field.places[side * d : side * d + d]
-        auto = ap.AutoImputer(locations=None if places is None else dict(zip(names, places.tolist(), strict=True)))
+        locations = None if places is None else dict(zip(names, places.tolist(), strict=True))
         beside = {"the other": (rows[1 - side], at)}
-        begin = time.perf_counter()
-        chosen.append(auto.chosen(names, own, at, nothing, beside))
-        chosen[-1].bind(names).fill(own, at, nothing)
-        took += time.perf_counter() - begin
-        begin = time.perf_counter()
-        knn(own)
-        took_knn += time.perf_counter() - begin
+
+        def filled(own: Matrix = own, locations: Any = locations, beside: Any = beside) -> tuple[ap.AutoImputer, Any]:
+            auto = ap.AutoImputer(locations=locations)  # a new one each time: it keeps the rules it found
+            imputer = auto.chosen(names, own, at, nothing, beside)
+            imputer.bind(names).fill(own, at, nothing)
+            return auto, imputer
+
+        seconds = least(filled, partial(knn, own))
+        took, took_knn = took + seconds[0], took_knn + seconds[1]
+        auto, imputer = filled()
+        chosen.append(imputer)
         picks.append(auto.best())
         truth = (field.left, field.right)[side]
         mine += scored(chosen[-1], names, truth, own, at, nothing).crps

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import appulse as ap
 from appulse.kernels.cells import CellRows, CloseRule, close_rows, packed_order, take_rows, wide_order
 from appulse.model.uncertainty import in_closed_form
+from appulse.model.workers import Workers
 from appulse.operators import cell_order, whole
-from appulse.operators.workers import Workers
 from tests.helpers import naive, strategies
 
 NORMAL = ("exact", "gaussian", "gaussians", "covariance")

@@ -398,7 +398,11 @@ def _join_fixed(streams: Sequence[Stream[Result]], settings: JoinSettings) -> Re
         from appulse.engines.imputing import all_chosen
         from appulse.engines.join.local import LocalJoin
 
-        chosen = None if settings.imputer is None else all_chosen(settings.imputer, streams, tables)
+        chosen = (
+            None
+            if settings.imputer is None
+            else all_chosen(settings.imputer, streams, tables, settings.options.threads)
+        )
         return LocalJoin(resolve(streams, schemas_of(tables), replace(settings, imputer=chosen)))
 
     return answers_of(streams, in_process, on_spark)

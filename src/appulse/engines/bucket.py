@@ -15,9 +15,9 @@ import numpy as np
 from appulse.engines.base import R
 from appulse.engines.spark.codec import pack_arrays, unpack_arrays
 from appulse.errors import bad_rows
+from appulse.model.workers import Workers
 from appulse.operators.numbering import END
 from appulse.operators.output import Output
-from appulse.operators.workers import Workers
 from appulse.windows.clock import Clock, span
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.errors import CheckpointError, StateError
+from appulse.model.workers import Workers
 from appulse.operators.output import Output
-from appulse.operators.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

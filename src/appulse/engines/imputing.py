@@ -189,13 +189,14 @@ def chosen_for(
     beside: Mapping[str, Any] | None = None,
     *,
     empty_rows: bool = False,
+    threads: int | None = None,
 ) -> Any:
     """The imputer of a stream, chosen by its rows where it is automatic; ``beside`` is what it is joined with.
 
-    With ``empty_rows`` it is to fill rows that lack everything, too.
+    With ``empty_rows`` it is to fill rows that lack everything, too. ``threads`` are those of ``"auto"``.
     """
     if imputer == "auto":
-        imputer = AutoImputer()
+        imputer = AutoImputer(threads=threads)
     if not isinstance(imputer, AutoImputer) or not isinstance(stream.value, Incomplete):
         return imputer
     read = _usable(stream, table, empty_rows=empty_rows)
@@ -248,7 +249,7 @@ def _usable(
     return rows[usable], time[usable], group[usable]
 
 
-def all_chosen(imputer: Any, streams: Sequence[Stream], tables: Sequence[pa.Table]) -> Any:
+def all_chosen(imputer: Any, streams: Sequence[Stream], tables: Sequence[pa.Table], threads: int | None) -> Any:
     """The imputer of a call, those chosen that are automatic: then a mapping by stream name."""
     names = stream_names(streams)
     given = imputer if isinstance(imputer, Mapping) else dict.fromkeys(names, imputer)
@@ -257,7 +258,9 @@ def all_chosen(imputer: Any, streams: Sequence[Stream], tables: Sequence[pa.Tabl
     known = dict(zip(names, zip(streams, tables, strict=True), strict=True))
     beside = _beside(names, streams, tables)
     return {
-        name: chosen_for(one, *known[name], {other: rows for other, rows in beside.items() if other != name})
+        name: chosen_for(
+            one, *known[name], {other: rows for other, rows in beside.items() if other != name}, threads=threads
+        )
         if name in known
         else one
         for name, one in given.items()

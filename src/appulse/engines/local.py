@@ -13,7 +13,7 @@ from appulse.errors import BadArgument, report_capped
 from appulse.model.columns import arrow_table
 from appulse.model.defects import concat_rejects
 from appulse.model.geography import with_points
-from appulse.operators.workers import Workers
+from appulse.model.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from appulse.imputation.simple import MeanImputer, NearestImputer
 from appulse.imputation.spatial import SpatialImputer
 from appulse.imputation.time_regression import TimeRegressionImputer
 from appulse.model.filled import Fill
+from appulse.model.workers import Workers, cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,6 +60,7 @@ class AutoImputer:
     * ``rules``: the dependencies to fill by, a list of `DifferentialDependency`; they are not checked again. None:
       those found on the repository.
     * ``locations``: those of `SpatialImputer`, which is tried where they are given.
+    * ``threads``: how many cores try imputers, each one of them; default: all. The choice is the same for any number.
 
     Masked is what rows some way off lack, so that gaps are as they occur, and what streams beside it lack at that time,
     so that these help no more than in real gaps. Each round learns anew from what is left: an imputer learns from the
@@ -101,10 +104,11 @@ class AutoImputer:
         sample: Count = 20_000,
         rules: Rules | None = None,
         locations: Any = None,
+        threads: Count | None = None,
     ) -> None:
         given = repository is None or isinstance(repository, Repository)
         self.repository: Repository | None = repository if given else Repository(repository)
-        self.sample, self.rules = sample, rules
+        self.sample, self.rules, self.threads = sample, rules, threads
         self.spatial = None if locations is None else SpatialImputer(locations)
         self.scores: dict[str, Score] = {}
         self.weights: dict[str, float] = {}
@@ -182,20 +186,21 @@ class AutoImputer:
             unit = own_units(asked[0])
             found = {name: _score(of) for name, of in said.items()}
             best = min((score.crps for score in found.values()), default=np.inf)
-            for name, make in self.candidates(attributes, *known[:2], around, whole=whole).items():
-                if name in found and not found[name].crps <= hopeless * max(best, 0.0):
-                    continue
-                if name == "dependencies" and number == 0 and len(rounds) > 2 and self.rules is None:
-                    continue  # one round of several may be by chance, and to find rules takes longer than all else
-                if name == "dependencies" and not self._may_pay(said):
-                    self.dropped.setdefault(name, "the nearest rows fill worse, and rules find much the same ones")
-                    continue
-                try:
-                    one = judged(OrMarginal(make(), known[2]), attributes, *asked, unit, empty_rows=empty)
-                except BadArgument as reason:
-                    self.dropped[name] = str(reason)
-                else:
-                    said.setdefault(name, {})[number] = one
+            makers = self.candidates(attributes, *known[:2], around, whole=whole)
+            makers = {n: m for n, m in makers.items() if n not in found or found[n].crps <= hopeless * max(best, 0.0)}
+            rules = makers.pop("dependencies", None)
+
+            tried = partial(_tried, (attributes, *asked, unit), known[2], empty_rows=empty)
+            tries = Workers(self.threads or cores()).map(tried, list(makers.values()))
+            self._note(dict(zip(makers, tries, strict=True)), said, number)
+            if rules is None or (number == 0 and len(rounds) > 2 and self.rules is None):
+                continue  # one round of several may be by chance, and to find rules takes longer than all else
+            if self._may_pay(said):
+                self._note({"dependencies": tried(rules)}, said, number)
+            else:
+                self.dropped.setdefault(
+                    "dependencies", "the nearest rows fill worse, and rules find much the same ones"
+                )
         self.scores = {name: _score(of) for name, of in said.items() if name not in self.dropped}
         if not self.scores:
             reasons = " ".join(f"{name}: {reason}." for name, reason in self.dropped.items())
@@ -272,6 +277,14 @@ class AutoImputer:
                 found["dependencies"] = lambda: self._dependencies(known, attributes)
         return found
 
+    def _note(self, tries: Mapping[str, Judged | BadArgument], said: dict[str, dict[int, Judged]], number: int) -> None:
+        """Add what imputers say in a round to what they said before, or why they cannot be tried."""
+        for name, one in tries.items():
+            if isinstance(one, BadArgument):
+                self.dropped[name] = str(one)
+            else:
+                said.setdefault(name, {})[number] = one
+
     def _may_pay(self, said: Mapping[str, Mapping[int, Judged]]) -> bool:
         """Whether rules may be worth their search: where the nearest rows, which cost little, have done best so far."""
         if self.rules is not None or "dependencies" in said or "nearest" not in said:
@@ -325,6 +338,20 @@ class AutoImputer:
         if rules is None:
             rules = self._rules[key] = [one.rule for one in discovered(complete, attributes)]
         return DependencyImputer(complete, rules, joint=True, verified=())
+
+
+def _tried(
+    asked: tuple[Sequence[str], Floats, Floats, Ints, Ints, Floats],
+    marginal: Repository,
+    make: Callable[[], Imputer],
+    *,
+    empty_rows: bool,
+) -> Judged | BadArgument:
+    """What an imputer says of the values masked, or why it cannot be tried."""
+    try:
+        return judged(OrMarginal(make(), marginal), *asked, empty_rows=empty_rows)
+    except BadArgument as reason:
+        return reason
 
 
 def _score(rounds: Mapping[int, Judged]) -> Score:

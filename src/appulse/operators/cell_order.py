@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from appulse.kernels.arrays import Whole
     from appulse.kernels.geodesic import Earth
-    from appulse.operators.workers import Workers
+    from appulse.model.workers import Workers
 
 # Rows of a table that are looked at to see how time and space are laid out.
 _SAMPLE = 256

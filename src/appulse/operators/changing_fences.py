@@ -14,9 +14,9 @@ import numpy as np
 
 from appulse.kernels.fences import DWELL, NEVER
 from appulse.model.strings import Bytes, Labels
+from appulse.model.workers import Workers
 from appulse.operators.fences import Fences, Happened, Visits
 from appulse.operators.legs import split_keys, things
-from appulse.operators.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from appulse.kernels.near_regions import Readings
     from appulse.model.objects import Objects
     from appulse.model.regions import RegionSet
-    from appulse.operators.workers import Workers
+    from appulse.model.workers import Workers
 
 # Readings before and after a step whose means say whether the thing moved, and the square of how far apart, in
 # deviations, they are if it did: for one that stands still in 1 % of cases.

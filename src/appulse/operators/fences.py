@@ -19,9 +19,9 @@ from appulse.kernels.near_regions import TAIL, Reach, Readings
 from appulse.model.batch import Batch, Ragged
 from appulse.model.positions import ground_of
 from appulse.model.strings import Bytes, Labels
+from appulse.model.workers import Workers
 from appulse.operators.crossings import Crossings, placed, stays_of
 from appulse.operators.legs import split_keys, things
-from appulse.operators.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

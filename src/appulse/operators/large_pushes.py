@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.model.workers import Workers
     from appulse.operators.answers import Answers
     from appulse.operators.plan import JoinPlan
     from appulse.operators.store import WindowBuffer
-    from appulse.operators.workers import Workers
 
 # Rows of a push from which on it pays, and for how many of those held each of them has to stand.
 _FROM, _HELD = 8_192, 32

@@ -18,8 +18,8 @@ from appulse.model.covariance import flat_and_above, matrices, widest
 from appulse.model.encode import sampled
 from appulse.model.strings import Bytes, Labels
 from appulse.model.uncertainty import Position
+from appulse.model.workers import Workers
 from appulse.operators.legs import LegMakers, Legs, routes, split_keys, things
-from appulse.operators.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,6 +15,7 @@ from appulse.kernels.geodesic import Earth
 from appulse.kernels.nearest import Search, nearest
 from appulse.kernels.nearest_tree import around, fill, grow, plant, split
 from appulse.model.encode import sampled
+from appulse.model.workers import Workers
 from appulse.operators.answers import Answers
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.numbering import in_canonical_order
@@ -22,7 +23,6 @@ from appulse.operators.pairs import STRAIGHT, CandidatePairs, scored
 from appulse.operators.partners import LEFT, notes_of
 from appulse.operators.store import WindowBuffer
 from appulse.operators.vectors import MANY_DIMENSIONS, nearest_vectors
-from appulse.operators.workers import Workers
 
 if TYPE_CHECKING:
     from collections import Counter

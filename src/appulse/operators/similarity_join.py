@@ -19,6 +19,7 @@ from appulse.kernels.sweep import ArrivalRows, Balls, Candidates, Cursor, PairRu
 from appulse.model.batch import Batch
 from appulse.model.degrees import degrees_hint
 from appulse.model.uncertainty import names
+from appulse.model.workers import Workers
 from appulse.operators.answers import NO_ANSWERS, Answers
 from appulse.operators.audit import NOTHING, Audit, Noted, in_windows
 from appulse.operators.cost import Probes
@@ -40,7 +41,6 @@ from appulse.operators.pairs import (
 )
 from appulse.operators.presence import pair_factor
 from appulse.operators.vectors import close_vectors
-from appulse.operators.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 
     from appulse.kernels.arrays import Whole
     from appulse.model.objects import Objects
+    from appulse.model.workers import Workers
     from appulse.operators.answers import Answers
     from appulse.operators.similarity_join import SimilarityJoin
     from appulse.operators.store import WindowBuffer
-    from appulse.operators.workers import Workers
 
     T = TypeVar("T")
 

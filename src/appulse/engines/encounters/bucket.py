@@ -11,11 +11,11 @@ from appulse.model import defects as why
 from appulse.model.batch import Batch, field_names
 from appulse.model.codec import from_columns, pack_columns, unpack_columns
 from appulse.model.objects import Objects
+from appulse.model.workers import Workers, cores
 from appulse.operators.encounters import Encounters
 from appulse.operators.leg_pairs import Approaches
 from appulse.operators.legs import Legs, Pending
 from appulse.operators.waiting import Waiting
-from appulse.operators.workers import Workers, cores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

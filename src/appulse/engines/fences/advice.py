@@ -17,9 +17,9 @@ from appulse.errors import BadArgument
 from appulse.model.covariance import flat_part, whitening
 from appulse.model.regions import most_inside
 from appulse.model.times import duration
+from appulse.model.workers import Workers, cores
 from appulse.operators.fence_advice import advise
 from appulse.operators.numbering import in_canonical_order
-from appulse.operators.workers import Workers, cores
 from appulse.queries.regions import covered_rows
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from appulse.engines.swapped import Swapped
 from appulse.errors import BadArgument
 from appulse.model import defects as why
 from appulse.model.objects import Objects
-from appulse.operators.workers import Workers, cores
+from appulse.model.workers import Workers, cores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,13 +16,13 @@ from appulse.engines.objects import ObjectsBucket
 from appulse.engines.withdrawing import Corrections
 from appulse.model.few import FEW
 from appulse.model.objects import Objects
+from appulse.model.workers import Workers, cores
 from appulse.operators.answers import NO_ANSWERS, Answers
 from appulse.operators.held_pairs import HeldPairs
 from appulse.operators.nearest_search import NearestTrees
 from appulse.operators.numbering import Released, in_own_window, pushed_out_at_once
 from appulse.operators.similarity_join import SimilarityJoin
 from appulse.operators.whole import WholeJoin
-from appulse.operators.workers import Workers, cores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -34,8 +34,8 @@ from appulse.model.regions import QUERY, RADIUS, REGION, radii_of
 from appulse.model.strings import encode
 from appulse.model.times import from_micros, is_number, is_time, to_micros
 from appulse.model.uncertainty import is_certain
+from appulse.model.workers import Workers, cores
 from appulse.operators.output import Output, Watch
-from appulse.operators.workers import Workers, cores
 from appulse.queries.condition import parse
 from appulse.queries.index import MOST
 from appulse.queries.places import place_of
