@@ -59,12 +59,12 @@ def report(figures: Mapping[str, float | None], *, as_json: bool) -> None:
     print(json.dumps(rounded))
 
 
-def least(*calls: Callable[[], Any]) -> list[float]:
+def least(*calls: Callable[[], Any], rounds: int = 5) -> list[float]:
     """The least time of each call, of several that take turns."""
     best = [np.inf] * len(calls)
     for call in calls:
         call()  # compiled, and in memory
-    for _ in range(5):
+    for _ in range(rounds):
         for i, call in enumerate(calls):
             begin = time.perf_counter()
             call()

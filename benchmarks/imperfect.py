@@ -219,15 +219,16 @@ def setting(field: Field, share: float, kind: str) -> Found:
         locations = None if places is None else dict(zip(names, places.tolist(), strict=True))
         beside = {"the other": (rows[1 - side], at)}
 
-        def filled(own: Matrix = own, locations: Any = locations, beside: Any = beside) -> tuple[ap.AutoImputer, Any]:
-            auto = ap.AutoImputer(locations=locations)  # a new one each time: it keeps the rules it found
-            imputer = auto.chosen(names, own, at, nothing, beside)
-            imputer.bind(names).fill(own, at, nothing)
-            return auto, imputer
+        made: list[tuple[ap.AutoImputer, Any]] = []
 
-        seconds = least(filled, partial(knn, own))
+        def filled(own: Matrix = own, locations: Any = locations, beside: Any = beside, made: Any = made) -> None:
+            auto = ap.AutoImputer(locations=locations)  # a new one each time: it keeps the rules it found
+            made.append((auto, auto.chosen(names, own, at, nothing, beside)))
+            made[-1][1].bind(names).fill(own, at, nothing)
+
+        seconds = least(filled, partial(knn, own), rounds=2)
         took, took_knn = took + seconds[0], took_knn + seconds[1]
-        auto, imputer = filled()
+        auto, imputer = made[-1]
         chosen.append(imputer)
         picks.append(auto.best())
         truth = (field.left, field.right)[side]
@@ -244,11 +245,11 @@ def setting(field: Field, share: float, kind: str) -> Found:
     streams = data.streams(*rows)
     pairs = joined(streams, epsilon, LIKELY, dict(zip(("left", "right"), chosen, strict=True)))
     ours, at_half = scores_of(pairs, truth_pairs)
-    made = [others(own) for own in rows]
+    rivals = [others(own) for own in rows]
     alone = f_score(ignoring(rows[0], rows[1], epsilon, WINDOW), truth_pairs)
     rates = {"ignore": (alone, alone)}
-    for name in made[0].keys() & made[1].keys():
-        pair = {"left": made[0][name], "right": made[1][name]}
+    for name in rivals[0].keys() & rivals[1].keys():
+        pair = {"left": rivals[0][name], "right": rivals[1][name]}
         rates[name] = scores_of(joined(streams, epsilon, LIKELY, pair), truth_pairs)
     reliable = Reliability.of(pairs, truth_pairs)
     top = max(rates, key=lambda name: rates[name][0])

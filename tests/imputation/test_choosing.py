@@ -241,6 +241,17 @@ def test_seventy_stations_in_a_row_are_filled() -> None:
         assert pc.sum(pc.list_value_length(filled["filled"])).as_py() == lost.sum()
 
 
+@pytest.mark.parametrize("d", [1, 3])
+def test_any_number_of_threads_chooses_and_fills_the_same(d: int) -> None:
+    values, lost = sums(600)
+    given = arguments_of(values[:, : d + 1], lost[:, : d + 1])
+    one, many = ap.AutoImputer(threads=1), ap.AutoImputer(threads=4)
+    filled = [auto.chosen(*given).bind(given[0]).fill(*given[1:]) for auto in (one, many)]
+    assert (one.weights, one.scores, one.report()) == (many.weights, many.scores, many.report())
+    for name in ("first", "rows", "weights", "way"):
+        np.testing.assert_array_equal(*(getattr(one, name) for one in filled))
+
+
 def test_auto_takes_locations() -> None:
     chance = np.random.default_rng(9)
     places = np.array([[0.0, 0.0], [0.1, 0.0], [5.0, 0.0], [5.1, 0.0]])

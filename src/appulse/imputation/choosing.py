@@ -175,6 +175,7 @@ class AutoImputer:
         missing = np.isnan(values)
         self.scores, self.dropped, self.copies = {}, {}, 0
         said: dict[str, dict[int, Judged]] = {}
+        threads = self.threads or cores()
         rounds = _rows_taken_out(missing, time, group) if empty else _taken_out(missing)
         for number, (hopeless, (taken, shift)) in enumerate(zip(_HOPELESS, rounds, strict=False)):
             masked = np.where(taken, np.nan, values)
@@ -191,7 +192,7 @@ class AutoImputer:
             rules = makers.pop("dependencies", None)
 
             tried = partial(_tried, (attributes, *asked, unit), known[2], empty_rows=empty)
-            tries = Workers(self.threads or cores()).map(tried, list(makers.values()))
+            tries = Workers(threads).map(tried, list(makers.values()))
             self._note(dict(zip(makers, tries, strict=True)), said, number)
             if rules is None or (number == 0 and len(rounds) > 2 and self.rules is None):
                 continue  # one round of several may be by chance, and to find rules takes longer than all else
@@ -213,7 +214,9 @@ class AutoImputer:
         known = self._known(attributes, repository, values, values[:0])
         makers = self.candidates(attributes, *known[:2], beside, whole=whole)
         parts = {name: makers[name]() for name in self.weights}
-        chosen: Imputer = parts[self.best()] if len(parts) == 1 else Mixture(parts, self.weights)
+        chosen: Imputer = (
+            parts[self.best()] if len(parts) == 1 else Mixture(parts, self.weights, threads if whole else 1)
+        )
         return OrMarginal(chosen, known[2], self.report())
 
     def best(self) -> str:

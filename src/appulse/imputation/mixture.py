@@ -11,6 +11,7 @@ import numpy as np
 from appulse.imputation.scores import apart, pooled
 from appulse.model.filled import OBSERVED, Filled
 from appulse.model.meaning import real
+from appulse.model.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _FAR = 1.5  # times the best score: imputers with a greater one have no part
 _TRIED, _MOST = 5, 4  # imputers to choose from, and chosen: each takes its time, and its samples
 _LEAST = 0.05  # weight of a part
+_MANY = 256  # rows from which on threads pay
 
 
 def stacked(said: Mapping[str, Mapping[int, Judged]]) -> dict[str, float]:
@@ -99,14 +101,16 @@ def _mean(rounds: Sequence[Floats]) -> float:
 
 @dataclass(frozen=True)
 class Mixture:
-    """Imputers by name, and their weights, which sum to 1."""
+    """Imputers by name, and their weights, which sum to 1; so many ``threads`` fill, each by one of them."""
 
     parts: Mapping[str, Imputer]
     weights: Mapping[str, float]
+    threads: int = 1
 
     def bind(self, attributes: Sequence[str]) -> MixedFill:
         """What fills rows with these attributes."""
-        return MixedFill({name: imputer.bind(attributes) for name, imputer in self.parts.items()}, self.weights)
+        fills = {name: imputer.bind(attributes) for name, imputer in self.parts.items()}
+        return MixedFill(fills, self.weights, self.threads)
 
 
 class MixedFill:
@@ -115,8 +119,8 @@ class MixedFill:
     A fill that knows nothing of some hole of a row has no part in that row, unless none knows more.
     """
 
-    def __init__(self, fills: Mapping[str, Fill], weights: Mapping[str, float]) -> None:
-        self.fills = tuple(fills.values())
+    def __init__(self, fills: Mapping[str, Fill], weights: Mapping[str, float], threads: int = 1) -> None:
+        self.fills, self.threads = tuple(fills.values()), threads
         self.weights = tuple(weights[name] for name in fills)
         self._description = " + ".join(f"{weights[name]:.2f} {name}" for name in fills)
 
@@ -135,7 +139,8 @@ class MixedFill:
 
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
         """See `appulse.model.filled.Fill`."""
-        return self._mixed([fill.fill(values, time, group) for fill in self.fills])
+        workers = Workers(self.threads if len(values) >= _MANY else 1)
+        return self._mixed(workers.map(lambda fill: fill.fill(values, time, group), self.fills))
 
     def _mixed(self, parts: Sequence[Filled]) -> Filled:
         n = len(parts[0].way)
