@@ -46,8 +46,8 @@ def feeds(draw: st.DrawFn) -> list[tuple[int, float | None, str]]:
     return rows
 
 
-def held(rows: Sequence[tuple[int, float | None, str]]) -> tuple[float, int]:
-    """Sum and count of what the table holds in the end."""
+def held(rows: Sequence[tuple[int, float | None, str]], below: float = 9.9) -> tuple[float, int]:
+    """Sum and count of what the table holds in the end, of values below some number."""
     values: dict[int, float] = {}
     for key, value, change in rows:
         if change == "d":
@@ -55,7 +55,8 @@ def held(rows: Sequence[tuple[int, float | None, str]]) -> tuple[float, int]:
         else:
             assert value is not None
             values[key] = value
-    return sum(values.values()), len(values)
+    kept = [value for value in values.values() if value < below]
+    return sum(kept), len(kept)
 
 
 def last(answers: pa.Table) -> tuple[float, int]:
@@ -73,6 +74,20 @@ def test_pushes_do_not_matter(rows: list[tuple[int, float | None, str]], data: s
     found.append(hand.drain())
     assert last(pa.concat_tables(found)) == held(rows)
     assert last(ap.window_aggregate(stream(table(rows)), ASKED, window=0)) == held(rows)
+
+
+@given(feeds(), st.data())
+@settings(max_examples=150, deadline=None)
+def test_an_update_that_a_condition_leaves_out_withdraws_its_row(
+    rows: list[tuple[int, float | None, str]], data: st.DataObject
+) -> None:
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)))))
+    hand = ap.WindowAggregate(ap.filter(stream(None), "x < 2.5"), aggregates=ASKED, window=0)
+    found = [hand.push(table(rows[a:b])) for a, b in pairwise([0, *cuts, len(rows)])]
+    found.append(hand.drain())
+    assert last(pa.concat_tables(found)) == held(rows, below=2.5)
+    whole = ap.window_aggregate(ap.filter(stream(table(rows)), "x < 2.5"), ASKED, window=0)
+    assert last(whole) == held(rows, below=2.5)
 
 
 @given(feeds())

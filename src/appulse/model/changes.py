@@ -124,7 +124,7 @@ def _withdrawals(
 ) -> tuple[list[Objects], pa.Table]:
     """The rows that withdraw others, but for those that are ``settled``.
 
-    Their values need not be there; those with values that are left out are, too.
+    Their values need not be there; those with values that are left out are, too, but for those in place of others.
     """
     at = np.flatnonzero((does == _REMOVE) | (does == _UPDATE))
     table = plain_types(table.select(encoding.columns()).take(pa.array(at)).combine_chunks())
@@ -135,16 +135,19 @@ def _withdrawals(
     whole, _ = checked(numbered, replace(encoding, where=()), also=[_ROW])
     known = np.asarray(whole.table[_ROW])
     kept = whole if not encoding.where else checked(numbered.take(pa.array(known)), encoding, also=[_ROW])[0]
-    valued = np.asarray(kept.table[_ROW])
     done = np.isin(at, settled)
     updates = does[at] == _UPDATE
+    left_out = known[updates[known] & ~np.isin(known, np.asarray(kept.table[_ROW]))]
     bare = np.flatnonzero(~defects.bad & ~updates)
     bare = bare[~np.isin(bare, known) & ~done[bare]]
-    withdraws = np.where(updates[valued], WITHDRAWS_OTHER, WITHDRAWS)
     parts = []
-    if len(valued):
-        rows = replace(objects_of(kept, encoding), change=withdraws)
-        parts.append(rows.filter(~done[valued]))
+    if len(left_out):
+        whole, _ = checked(numbered.take(pa.array(left_out)), replace(encoding, where=()), also=[_ROW])
+    for some in (kept, *([whole] if len(left_out) else [])):
+        valued = np.asarray(some.table[_ROW])
+        if len(valued):
+            withdraws = np.where(updates[valued], WITHDRAWS_OTHER, WITHDRAWS)
+            parts.append(replace(objects_of(some, encoding), change=withdraws).filter(~done[valued]))
     if len(bare):
         like = next((part for part in (added, *parts) if len(part)), None)
         parts.append(_bare(table.take(pa.array(bare)), time[bare], encoding, like))
@@ -176,7 +179,7 @@ def _formers(table: pa.Table, does: NDArray[Any], encoding: Encoding) -> tuple[l
     for i, name in zip(good.tolist(), names.values(), strict=True):
         held = standing.setdefault(name, [])
         adds, bare = does[i] != _REMOVE, does[i] == _REMOVE and i not in known
-        if adds and i not in kept:
+        if adds and i not in kept and not (does[i] == _UPDATE and i in known):
             continue
         if does[i] == _UPDATE:
             open_.add(i)
@@ -188,7 +191,7 @@ def _formers(table: pa.Table, does: NDArray[Any], encoding: Encoding) -> tuple[l
             open_.discard(done)
         elif not adds:
             held.clear()
-        held += [i] if adds else []
+        held += [i] if adds and i in kept else []
     if not former:
         return [], []
     gone, _ = encode(table.take(pa.array(list(former))), encoding)
