@@ -108,6 +108,9 @@ def test_fences_come_from_files(folder: Path) -> None:
     assert {row["query"] for row in found[0]} == {"depot", "gate"}
     with pytest.raises(ap.BadArgument, match="no column 'nmae'"):
         read_fences(folder / "zones.parquet", "nmae")
+    unnamed = [{**features[0], "properties": {"name": None}, **own} for own in ({}, {"id": "a7"}, {"id": None})]
+    (folder / "unnamed.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": unnamed}))
+    assert read_fences(folder / "unnamed.geojson", "name")["query"].to_pylist() == ["1", "a7", "3"]
     (folder / "wrong.geojson").write_text('{"type": "Point"}')
     with pytest.raises(ap.AppulseError, match="FeatureCollection"):
         read_fences(folder / "wrong.geojson")

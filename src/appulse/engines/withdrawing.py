@@ -136,7 +136,7 @@ class Corrections:
                 "key": decode(asked.key, encoding.key_type),
                 "time": from_micros(asked.time, encoding.time_type, encoding.unit),
                 "reason": [why.NO_SUCH_ROW] * n,
-                "detail": ["no row of this key and time came, or it was withdrawn before"] * n,
+                "detail": ["no row of this key and time came, a condition left it out, or it was withdrawn before"] * n,
                 "values": ["{}"] * n,
             },
             schema=reject_schema(encoding.key_type, encoding.time_type),

@@ -51,7 +51,8 @@ def _of_geojson(file: Path, name: str) -> pa.Table:
         rows = []
         for number, feature in enumerate(features):
             known = feature.get("properties") or {}
-            named = known.get(name, feature.get("id", number + 1))
+            names_of = (known.get(name), feature.get("id"), number + 1)
+            named = next(one for one in names_of if one is not None)
             rows.append((str(named), from_geojson(feature["geometry"]), known.get(RADIUS), known.get(_CONDITION)))
         names, regions, *more = zip(*rows, strict=True) if rows else ((), (), (), ())
         columns = {name: pa.array(names, pa.string()), REGION: pa.array(regions, pa.binary())}
