@@ -100,6 +100,16 @@ def test_joins_have_the_same(rows: list[tuple[int, float | None, str]]) -> None:
     assert len(pairs) == count * (count + 1) / 2
 
 
+@given(feeds())
+@settings(max_examples=50, deadline=None)
+def test_calls_that_wait_have_the_same(rows: list[tuple[int, float | None, str]]) -> None:
+    """Also where what is deleted was created again: a row without values means the one before it."""
+    rows = [*rows, (5, 2.0, "c"), (5, None, "d"), (5, 3.0, "c")]
+    conditions = pa.table({"query": [1.0, 2.0, 3.0], "condition": [f"x = {value}" for value in (1, 2, 3)]})
+    found = ap.match_queries(stream(table(rows)), conditions)["query"].to_pylist()
+    assert (sum(found), len(found)) == held(rows)
+
+
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 @pytest.mark.parametrize("first", ["c", "u"])
 def test_where_no_order_is_known_an_update_stays(order: Sequence[int], first: str) -> None:

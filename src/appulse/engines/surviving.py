@@ -24,11 +24,12 @@ from appulse.engines.waiting import TickBucket
 from appulse.errors import BadArgument
 from appulse.kernels.strings import hash_rows
 from appulse.model.carried import with_carried
+from appulse.model.changes import removals
 from appulse.model.columns import chunk
 from appulse.model.defects import UNDECODED, as_json, concat_rejects
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
-from appulse.model.uncertainty import Exact
+from appulse.model.uncertainty import Exact, Incomplete
 from appulse.operators.numbering import in_canonical_order
 
 if TYPE_CHECKING:
@@ -51,11 +52,15 @@ _SHOWN = f'"{_VALUES}": [^,}}]*(, )?'
 
 @dataclass(frozen=True)
 class SurvivingCall(ThingsCall):
-    """A checked call without its frame: travels to workers. ``values`` are the columns that rows are compared by."""
+    """A checked call without its frame: travels to workers.
+
+    ``values`` are the columns that rows are compared by; rows that ``may_lack`` some of them are good.
+    """
 
     encoding: Encoding
     values: tuple[str, ...]
     signed: bool = False
+    may_lack: bool = False
 
     @property
     def answer_schema(self) -> pa.Schema:
@@ -74,9 +79,18 @@ class SurvivingCall(ThingsCall):
 
     def encode(self, stream: int, table: pa.Table) -> tuple[Objects, pa.Table]:
         """The rows that have a key and a time, and the others as rejects."""
-        rows, bad = super().encode(stream, table.append_column(_VALUES, pa.array(_numbers(table, self.values))))
+        numbers = pa.array(_numbers(table, self.values), mask=self._bare(table))
+        rows, bad = super().encode(stream, table.append_column(_VALUES, numbers))
         shown = pc.replace_substring_regex(bad["values"], pattern=_SHOWN, replacement="")
         return rows, bad.set_column(bad.schema.get_field_index("values"), "values", shown)
+
+    def _bare(self, table: pa.Table) -> NDArray[np.bool_]:
+        """Rows that withdraw others and lack a value; of attributes that may be missing, all."""
+        if self.encoding.change is None or not self.values:
+            return np.zeros(len(table), bool)
+        lack = [np.asarray(chunk(table[name]).is_null(nan_is_null=True)) for name in self.values]
+        lacking: NDArray[np.bool_] = (np.logical_and if self.may_lack else np.logical_or).reduce(lack)
+        return lacking & removals(table[self.encoding.change])
 
     def refused(self, stream: int, rows: Objects, reason: str, details: Sequence[str]) -> pa.Table:
         """Good rows as rejects all the same."""
@@ -119,6 +133,7 @@ def resolve_surviving(
         ),
         tuple(name for name in stream.columns() if name not in apart),
         signed,
+        isinstance(stream.value, Incomplete),
         arrival=stream.order == "arrival",
     ).over([stream], settings)
 

@@ -77,10 +77,7 @@ def encode_changes(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Tab
     assert encoding.change is not None  # noqa: S101 - asked before
     plain = replace(encoding, change=None)
     given = chunk(table[encoding.change]).cast(pa.string())
-    words = given.dictionary_encode()
-    known = [_WORDS.get((word or "").strip().lower(), _UNKNOWN) for word in words.dictionary.to_pylist()]
-    codes = np.asarray(words.indices.fill_null(len(known)))
-    does = np.array([*known, _UNKNOWN], np.int8)[codes]
+    does = _codes(given)
     if (rows := _all_good(table, does, plain)) is not None:
         return rows, plain.no_rejects
     if UNDECODED in table.column_names:  # a reject of its own, whatever it does
@@ -91,6 +88,21 @@ def encode_changes(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Tab
     withdrawn, bad_too = _withdrawals(table, does, plain, added, settled)
     parts = [added, *former, *withdrawn]
     return Objects.concat(parts), pa.concat_tables([bad, bad_too, _strange(table, does, given, encoding)])
+
+
+def removals(words: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Which rows withdraw others and add none, by their changes."""
+    removes: NDArray[np.bool_] = _codes(chunk(words).cast(pa.string())) == _REMOVE
+    return removes
+
+
+def _codes(given: pa.Array) -> NDArray[np.int8]:
+    """What rows do, by their changes."""
+    words = given.dictionary_encode()
+    known = [_WORDS.get((word or "").strip().lower(), _UNKNOWN) for word in words.dictionary.to_pylist()]
+    codes = np.asarray(words.indices.fill_null(len(known)))
+    does: NDArray[np.int8] = np.array([*known, _UNKNOWN], np.int8)[codes]
+    return does
 
 
 def _all_good(table: pa.Table, does: NDArray[Any], encoding: Encoding) -> Objects | None:
