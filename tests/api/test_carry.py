@@ -190,7 +190,7 @@ def test_names_and_types_that_do_not_fit_are_refused() -> None:
         with pytest.raises(ap.BadArgument, match=message):
             ap.self_join(replace(stream, carry=carry), window=9, **SETTINGS)
     renamed = replace(stream, frame=table.rename_columns(["id", "ts", "x", "y", "sure", "key", *list(KINDS)[1:]]))
-    with pytest.raises(ap.BadArgument, match="would add a column 'left_key'"):
+    with pytest.raises(ap.BadArgument, match="two columns 'left_key'"):
         ap.self_join(replace(renamed, carry=["key"]), window=9, **SETTINGS)
     third = _stream(_table(3).set_column(5, "text", pa.array(np.arange(N))))
     with pytest.raises(ap.BadArgument, match="'text', which is int64 in stream 's3' and string"):
@@ -253,3 +253,30 @@ def _rows(table: pa.Table) -> list[str]:
     """Probabilities of windows may differ in their last bits."""
     rows = ({**row, "probability": round(row["probability"], 9)} for row in table.to_pylist())
     return sorted(map(repr, rows))
+
+
+def test_a_partition_is_no_second_column_of_an_answer() -> None:
+    """Nothing is lost behind another column of its name."""
+    table = pa.table({name: [1.0, 2.0] for name in ("id", "at", "x", "time", "x_sum", "value", "phenomenon")})
+    calls: dict[str, Any] = {
+        "time": lambda stream: ap.window_aggregate(stream, {"x": "sum"}, window=9),
+        "x_sum": lambda stream: ap.window_aggregate(stream, {"x": "sum"}, window=9),
+        "value": lambda stream: ap.sensor_join(stream, within=1.0, window=9),
+        "phenomenon": lambda stream: ap.phenomena(stream, within=1.0, strength=1, span=1),
+    }
+    for name, call in calls.items():
+        with pytest.raises(ap.BadArgument, match=f"two columns '{name}'"):
+            call(ap.Stream(table, key="id", time="at", value="x", partition_by=name))
+
+
+def test_limits_of_output_hold_for_collected_samples() -> None:
+    stream = ap.Stream(pa.table({"id": [1, 2, 3], "at": [0, 0, 0], "x": [1.0] * 3}), key="id", time="at", value="x")
+    assert len(ap.collect_samples(stream, every=1, options=ap.Options(max_output=3))) == 3
+    with pytest.raises(ap.OutputLimit, match="at least 3 rows"):
+        ap.collect_samples(stream, every=1, options=ap.Options(max_output=2))
+
+
+def test_windows_of_no_sensor_are_refused() -> None:
+    stream = ap.Stream(pa.table({"id": [1], "at": [0], "x": [1.0]}), key="id", time="at", value="x")
+    with pytest.raises(ap.BadArgument, match="a window of no sensor"):
+        ap.sensor_join(stream, within=1.0, window={})

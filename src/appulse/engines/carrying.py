@@ -47,11 +47,12 @@ def of_side(encodings: Sequence[Encoding]) -> Columns:
 
 
 def refuse_repeated(answers: pa.Schema) -> None:
-    """Raise `BadArgument` where a carried column has the name of another column of the answers."""
+    """Raise `BadArgument` where a column of the rows has the name of another column of the answers."""
     for name in answers.names:
         if answers.names.count(name) > 1:
             raise BadArgument(
-                f"carry= would add a column {name!r}, and the answers have one already. Rename it before the call."
+                f"The answers would have two columns {name!r}: one is of the rows, by carry= or partition_by=. Rename "
+                "that column before the call."
             )
 
 

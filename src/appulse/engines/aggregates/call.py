@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from appulse.arguments import NAME, mapping, one_of, several
 from appulse.engines.bucket import NEVER, ROWS
-from appulse.engines.carrying import refuse_carry
+from appulse.engines.carrying import refuse_carry, refuse_repeated
 from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsBucket, ObjectsCall, packed
@@ -168,13 +168,15 @@ def resolve_aggregate(
             f"{stream.value!r}. Give ap.Exact or ap.Samples, or ask for percentiles."
         )
     partitions = tuple((column, column_type(schema, column, name)) for column in stream.partitions)
-    return AggregateCall(
+    call = AggregateCall(
         plan,
         replace(encoding, dimensions=d),
         partitions,
         arrival=stream.order == "arrival",
         dependent=(name,) if is_joined(schema) else (),
     ).over([stream], CallSettings(on_reject=on_reject, options=options_of(options, "window_aggregate")))
+    refuse_repeated(call.answer_schema)
+    return call
 
 
 def _check_chains(plan: AggregatePlan) -> None:

@@ -116,6 +116,7 @@ class CollectBucket(TickBucket):
         """The samples of readings of whole intervals, in canonical order."""
         call = self.call
         found = collect(rows, own_keys(rows, call.encoding), call.every)
+        self.output.add(len(found.last))
         last, first = rows.take(found.last), pa.array(found.first, pa.int32())
         keys, carried = carried_by(last.key, np.zeros(len(last), np.int64), call.encodings, call.encoding.carry)
         points = pa.array(found.points.reshape(-1))

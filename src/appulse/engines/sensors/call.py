@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.arguments import Kind, Unfit, one_of
+from appulse.engines.carrying import refuse_repeated
 from appulse.engines.meaning import READINGS, of_call, of_readings, of_similarity, types_of_readings
 from appulse.engines.options import options_of
 from appulse.engines.sensors.readings import ReadingsCall, ReadingsSettings, encoding_of_readings, typed
@@ -201,7 +202,7 @@ def resolve_sensors(readings: Stream, schema: pa.Schema, settings: SensorSetting
         carries=bool(readings.carry),
         sweep=options.sweep,
     )
-    return SensorCall(
+    call = SensorCall(
         encoding,
         typed(readings.partitions, schema, readings),
         plan,
@@ -213,6 +214,8 @@ def resolve_sensors(readings: Stream, schema: pa.Schema, settings: SensorSetting
         on_reject=settings.on_reject,
         max_output=options.max_output,
     )
+    refuse_repeated(call.answer_schema)
+    return call
 
 
 def _window_meaning(encoding: ReadingsEncoding) -> Meaning:
@@ -263,6 +266,8 @@ def _windows(
         own = _by_sensor(window.per_stream or {}, sensor_type)
         return duration(window.length, "TimeWindow"), own
     if isinstance(window, Mapping):
+        if not window:
+            raise BadArgument("window={} has a window of no sensor. Name sensors, or give one duration for all.")
         rest = window.get(None)
         own = _by_sensor({sensor: own for sensor, own in window.items() if sensor is not None}, sensor_type)
         return None if rest is None else duration(rest, "window"), own

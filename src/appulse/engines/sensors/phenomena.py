@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.arguments import number, one_of
+from appulse.engines.carrying import refuse_repeated
 from appulse.engines.meaning import READINGS, of_call, of_readings, of_similarity, types_of_readings
 from appulse.engines.options import options_of
 from appulse.engines.sensors.call import SensorNames, group_columns, property_of
@@ -166,7 +167,7 @@ def resolve_phenomena(readings: Stream, schema: pa.Schema, settings: PhenomenaSe
         sites=sites,
         silence=None if settings.idle_after is None else max(reached, duration(settings.idle_after, "idle_after")),
     )
-    return PhenomenaCall(
+    call = PhenomenaCall(
         encoding,
         typed(readings.partitions, schema, readings),
         plan,
@@ -177,6 +178,8 @@ def resolve_phenomena(readings: Stream, schema: pa.Schema, settings: PhenomenaSe
         on_reject=settings.on_reject,
         max_output=options.max_output,
     )
+    refuse_repeated(call.answer_schema)
+    return call
 
 
 def _sites(readings: Stream, schema: pa.Schema, settings: PhenomenaSettings) -> Sites | None:
