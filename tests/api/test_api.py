@@ -360,6 +360,15 @@ def test_a_negative_zero_comes_out_as_a_key() -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+def test_all_that_are_no_number_are_one_partition(kind: pa.DataType) -> None:
+    """Whatever sign the division gave them."""
+    nothing = pa.array(np.array([np.nan, -np.nan, np.nan])).cast(kind)
+    table = pa.table({"id": [1, 2, 3], "ts": [0.0] * 3, "x": [0.0] * 3, "p": nothing})
+    stream = ap.Stream(table, key="id", time="ts", value=ap.Exact("x"), partition_by="p")
+    assert ap.window_aggregate(stream, {"x": "count"}, window=ap.TimeWindow(1))["x_count"].to_pylist() == [3.0]
+
+
 def test_integer_keys_of_differing_width_stay_numbers() -> None:
     """Of the wider type."""
     wide = _table().set_column(0, "id", pa.array([2**40, 1, 2]))

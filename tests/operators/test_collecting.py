@@ -152,7 +152,7 @@ def test_by_hand_a_row_comes_when_its_interval_is_over() -> None:
         ({"order": "arrival"}, 10, "Intervals go by time"),
         ({}, 0, "no interval"),
         ({}, "soon", "every"),
-        ({"carry": ["g"]}, 10, "have one already"),
+        ({"carry": ["g"]}, 10, "two columns"),
     ],
 )
 def test_what_makes_no_sense_is_an_error(changed: dict[str, Any], every: Any, words: str) -> None:
