@@ -24,7 +24,9 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
+
+    import pyarrow as pa
 
 __all__ = [
     "AppulseError",
@@ -214,12 +216,21 @@ def warn_exploding(text: str) -> None:
     warnings.warn(text, ExplodingOutput, stacklevel=4)
 
 
-def bad_rows(count: int, first: Mapping[str, object]) -> BadInput:
-    """The error for rows that cannot be used where the call asked to fail; ``first`` is the first reject."""
+def bad_rows(rejects: pa.Table) -> BadInput:
+    """The error for rows that cannot be used where the call asked to fail."""
+    first = {name: shown_scalar(rejects[name][0]) for name in ("stream", "key", "time", "reason", "detail")}
     return BadInput(
-        f"{count} rows of stream {first['stream']!r} cannot be used; the first, key {first['key']!r} at "
+        f"{len(rejects)} rows of stream {first['stream']!r} cannot be used; the first, key {first['key']!r} at "
         f'{first["time"]}: {first["reason"]} ({first["detail"]}). Repair them, or use on_reject="collect".'
     )
+
+
+def shown_scalar(scalar: pa.Scalar) -> object:
+    """A value of a column for messages; times that Python has no object for as a number and their type."""
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return f"{scalar.value} ({scalar.type})"
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:

@@ -520,6 +520,15 @@ def test_bad_rows_raise_if_asked_to() -> None:
         join.push(a=_table(1))
 
 
+@pytest.mark.parametrize("kind", [pa.timestamp("s"), pa.timestamp("us", "Europe/Berlin"), pa.timestamp("us")])
+def test_bad_rows_far_from_now_raise_what_others_do(kind: pa.DataType) -> None:
+    """Python has no object for such a time, so its number is shown."""
+    far = pa.array([2**63 - 1]).view(kind)
+    stream = ap.Stream(pa.table({"k": far, "t": far, "x": [0.0]}), key="k", time="t", value="x")
+    with pytest.raises(ap.BadInput, match=r"at 9223372036854775807 \(timestamp.*\): non-finite value"):
+        ap.self_join(stream, **QUESTION, on_reject="fail")
+
+
 def test_values_of_rejects_are_json_whatever_they_were() -> None:
     """Numbers, texts and lists as such; dates, bytes and what JSON lacks as text."""
     table = _table(

@@ -256,4 +256,4 @@ def fail_if_asked(call: Call[Any], rejects: Iterable[pa.Table]) -> None:
         return
     for table in rejects:
         if len(table):
-            raise bad_rows(len(table), table.slice(0, 1).to_pylist()[0])
+            raise bad_rows(table)

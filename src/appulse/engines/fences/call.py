@@ -228,7 +228,7 @@ def resolve_fences(
             names = names.take(pa.array(kept))
         call = replace(call, fences=Own(FenceSet(regions, names, terms.take(regions.rows))))
     if len(refused) and settings.on_reject == "fail":
-        raise bad_rows(len(refused), refused.slice(0, 1).to_pylist()[0])
+        raise bad_rows(refused)
     return replace(
         call, refused_fences=pa.concat_tables([refused, never_entered(regions.arrays, regions.rows, shown, call)])
     )

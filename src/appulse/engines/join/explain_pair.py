@@ -131,7 +131,7 @@ def _one_row(row: Any, side: str) -> pa.Table:
 def _side(table: pa.Table, call: JoinCall, i: int) -> _Side:
     objects, rejects = encode(table, call.encodings[i])
     if len(rejects):
-        raise bad_rows(1, rejects.slice(0, 1).to_pylist()[0])
+        raise bad_rows(rejects)
     if len(objects) == 0:
         raise BadArgument(f"The {call.plan.streams[i]} row is left out by the stream's filter: it is in no pair.")
     return _Side.of(objects, call.plan.models[i], call.plan.quantile)

@@ -126,7 +126,7 @@ def check_rows(call: JoinCall, tables: Mapping[str, pa.Table]) -> None:
 
 def _kept(rejects: pa.Table, call: JoinCall) -> pa.Table:
     if len(rejects) and call.on_reject == "fail":
-        raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
+        raise bad_rows(rejects)
     return rejects
 
 

@@ -420,7 +420,7 @@ class LocalQueries:
 
     def _keep(self, rejects: pa.Table) -> None:
         if len(rejects) and self.call.on_reject == "fail":
-            raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
+            raise bad_rows(rejects)
         if len(rejects):
             self._rejects.append(rejects)
 
