@@ -19,13 +19,14 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.errors import BadArgument
+from appulse.model.columns import chunk
 from appulse.model.encode import encode, infer_dimensions, sampled
 from appulse.model.encoding import Encoding
 from appulse.model.objects import Objects
 from appulse.model.reach import gaussian_reach, reach_quantile
 from appulse.model.strings import Bytes, Labels, decode
 from appulse.model.strings import encode as canonical
-from appulse.model.times import UNITS, duration, from_micros, to_micros
+from appulse.model.times import UNITS, duration, from_micros, shown_time, to_micros
 from appulse.operators.buffers import Arena, Column
 from tests.helpers import naive
 
@@ -119,6 +120,36 @@ def test_decimal_times_come_out_exactly() -> None:
     micros, _, _ = to_micros(array, "s")
     assert micros.tolist() == [100_000, -1_700_000_000_123_456]
     assert from_micros(micros, kind, "s").equals(array)
+
+
+@pytest.mark.parametrize(
+    ("kind", "last"),
+    [
+        (pa.int8(), 127),
+        (pa.uint8(), 255),
+        (pa.int16(), 32_767),
+        (pa.int32(), 2**31 - 1),
+        (pa.decimal128(2, 0), 99),
+        (pa.decimal256(3, 1), Decimal("99.9")),
+    ],
+)
+def test_times_that_a_call_makes_fit_or_are_errors(kind: pa.DataType, last: Any) -> None:
+    """Such as the end of the last block of time, in one call and by hand."""
+    rows = pa.table({"k": [1, 2], "t": pa.array([1, last], kind), "x": [1.0, 2.0]})
+    settings: dict[str, Any] = {"aggregates": {"x": "count"}, "window": ap.TumblingWindow("10 seconds")}
+    columns: dict[str, Any] = {"key": "k", "time": "t", "value": "x"}
+    first = ap.window_aggregate(ap.Stream(rows.slice(0, 1), **columns), **settings)
+    assert first["time"].to_pylist() == [10]
+    assert first["time"].type == kind
+    with pytest.raises(BadArgument, match=r"does not fit .*, the type of the times that came: .*\. Cast the column"):
+        ap.window_aggregate(ap.Stream(rows, **columns), **settings)
+    by_hand = ap.WindowAggregate(ap.Stream(None, **columns), **settings)
+    by_hand.push(rows)
+    with pytest.raises(BadArgument, match="does not fit"):
+        by_hand.drain()
+    micros, _, _ = to_micros(chunk(rows["t"]), "s")
+    later = int(micros[1]) + UNITS["s"]
+    assert shown_time(later, kind, "s") == str(last + 1)
 
 
 @given(st.lists(st.none() | st.floats() | st.floats(-1e13, 1e13)), st.sampled_from([*UNITS, "ns"]))

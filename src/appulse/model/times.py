@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.arguments import REAL, Kind, Unfit, shown
-from appulse.errors import BadArgument, nearest
+from appulse.errors import BadArgument, nearest, shown_scalar
 from appulse.model.columns import floats, nulls, without_nulls
 from appulse.model.room import room
 
@@ -174,17 +174,36 @@ def from_micros(micros: NDArray[np.int64], kind: pa.DataType, unit: str) -> pa.A
     times, per = (1_000, 1) if unit == "ns" else (1, UNITS[unit])
     if pa.types.is_integer(kind):
         whole = micros * times if times > 1 else micros
-        return _in(kind, pa.array(whole // per if per > 1 else whole))
+        return _fitting(kind, pa.array(whole // per if per > 1 else whole))
     if pa.types.is_decimal(kind):  # exact; through a double 0.1 would come out as 0.100000000000000006
         least = Decimal(1).scaleb(-kind.scale)
-        return pa.array([(Decimal(m) * times / per).quantize(least, context=_WIDE) for m in micros.tolist()], kind)
-    return _in(kind, pa.array((micros * times if times > 1 else micros) / per), safe=False)
+        exact = [(Decimal(m) * times / per).quantize(least, context=_WIDE) for m in micros.tolist()]
+        return _fitting(kind, pa.array(exact, _wide(kind)))
+    numbers = pa.array((micros * times if times > 1 else micros) / per)
+    return numbers if numbers.type == kind else numbers.cast(kind, safe=False)
 
 
-def _in(kind: pa.DataType, values: pa.Array, *, safe: bool = True) -> pa.Array:
-    return values if values.type == kind else values.cast(kind, safe=safe)
+def _fitting(kind: pa.DataType, times: pa.Array) -> pa.Array:
+    """The times in a type that may be too small for those that the call made, such as ends of windows."""
+    if times.type == kind:
+        return times
+    try:
+        return times.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise BadArgument(
+            f"A time of the answers, such as the end of a window, does not fit {kind}, the type of the times that "
+            f"came: {error}. Cast the column of times to "
+            f"{'int64' if pa.types.is_integer(kind) else 'more digits'}."
+        ) from None
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
+    """The widest type of numbers like these."""
+    if pa.types.is_decimal(kind):
+        return pa.decimal256(76, kind.scale)
+    return pa.int64() if pa.types.is_integer(kind) else kind
 
 
 def shown_time(micros: int, kind: pa.DataType, unit: str) -> str:
-    """A time as text for messages."""
-    return str(from_micros(np.array([micros], np.int64), kind, unit)[0].as_py())
+    """A time as text for messages, also where the type holds no such time."""
+    return str(shown_scalar(from_micros(np.array([micros], np.int64), _wide(kind), unit)[0]))
