@@ -17,7 +17,7 @@ import pytest
 import appulse as ap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 QUESTION: dict[str, Any] = {"epsilon": 0.5, "probability": 1.0, "window": 3}
@@ -170,3 +170,51 @@ def test_frames_that_cannot_serve_are_errors(frames: dict[str, Any], message: st
         ap.stream_batches(by_hand(), **frames)
     with pytest.raises(ap.BadArgument, match="a call by hand"):
         ap.stream_batches(ap.similarity_join, **frames)
+
+
+@pytest.mark.parametrize(
+    ("columns", "kinds"),
+    [
+        ({"k": ["007"]}, "int64 in .*a.parquet and string in .*b.parquet"),
+        ({"t": [1.5]}, "int64 in .*a.parquet and double in .*b.parquet"),
+        ({"x": ["1"]}, "int64 in .*a.parquet and string in .*b.parquet"),
+    ],
+)
+def test_files_whose_types_differ_are_errors(tmp_path: Path, columns: dict[str, Any], kinds: str) -> None:
+    """Nothing is cast in silence, and the file is named before any row is read."""
+    pq.write_table(pa.table({"k": [7], "t": [0], "x": [0]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"k": [8], "t": [1], "x": [0]} | columns), tmp_path / "b.parquet")
+    call = ap.SimilarityJoin(ap.Stream(None, key="k", time="t", value="x"), **QUESTION)
+    with pytest.raises(ap.BadArgument, match=f"{next(iter(columns))!r} of stream 'left' is {kinds}"):
+        ap.stream_batches(call, tmp_path)
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_files_may_differ_where_one_type_holds_all(tmp_path: Path, order: str) -> None:
+    """Widths of numbers, columns of nulls, columns that some files lack, and those that no call reads."""
+    a = pa.table({"k": pa.array([7], pa.int32()), "t": [0], "x": pa.array([0.5], pa.float32()), "c": pa.nulls(1)})
+    b = pa.table({"k": [2**40], "t": [0], "x": [0.5], "c": ["c"], "more": [1], "other": ["o"]})
+    pq.write_table(a.append_column("other", pa.array([1])), tmp_path / f"{order[0]}.parquet")
+    pq.write_table(b, tmp_path / f"{order[1]}.parquet")
+    stream = ap.Stream(None, key="k", time="t", value="x", carry=["c", "more"])
+    call = ap.SimilarityJoin(stream, **QUESTION)
+    rows = ap.stream_batches(call, tmp_path).read_all().to_pylist()
+    assert {
+        (row[f"{side}_key"], row[f"{side}_c"], row[f"{side}_more"]) for row in rows for side in ("left", "right")
+    } == {
+        (7, None, None),
+        (2**40, "c", 1),
+    }
+
+
+def test_errors_while_reading_name_the_stream() -> None:
+    """Arrow's own do not."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from table(0).to_batches()
+        raise pa.ArrowInvalid("a page is broken")
+
+    call = ap.SimilarityJoin(stream(name="a"), **QUESTION)
+    reader = pa.RecordBatchReader.from_batches(table(0).schema, batches())
+    with pytest.raises(ap.BadArgument, match="The frame of stream 'a' cannot be read: a page is broken"):
+        ap.stream_batches(call, reader).read_all()

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from appulse.api.by_hand import ByHand
 from appulse.arguments import Count, checked, instance
+from appulse.engines.pushes import plain
 from appulse.errors import BadArgument
-from appulse.model.columns import arrow_table, chunk
+from appulse.model.columns import arrow_table, chunk, is_text
 from appulse.model.geography import with_points
 from appulse.model.times import MIN_TIME, to_micros
 
@@ -43,7 +44,7 @@ def stream_batches(call: _Call, *frame: Any, rows: Count = 65_536, **frames: Any
     * ``rows``: how many are pushed at a time at most, of the stream that is farthest behind.
 
     Returns a `pyarrow.RecordBatchReader`, which `pyarrow.dataset.write_dataset` takes. Raises `BadArgument` for a frame
-    that cannot be read.
+    that cannot be read, and for files that differ in the type of a column that is read, but for its width.
 
     >>> left, right = (ap.Stream(None, key="id", time="t", value="x", name=name) for name in ("left", "right"))
     >>> join = ap.SimilarityJoin(left, right, epsilon=1, probability=1, window="10 seconds")
@@ -61,7 +62,7 @@ def stream_batches(call: _Call, *frame: Any, rows: Count = 65_536, **frames: Any
             f"stream_batches() needs a frame for each stream, {', '.join(streams)}, and got "
             f"{', '.join(sorted(frames)) or 'none'}."
         )
-    sources = [_Source(name, streams[name], *_opened(frames[name], rows)) for name in streams]
+    sources = [_Source(name, streams[name], *_opened(name, streams[name], frames[name], rows)) for name in streams]
     # Frames without rows show the columns of answers before any row is read.
     schema = call.push(**{source.name: source.schema.empty_table() for source in sources}).schema
     return pa.RecordBatchReader.from_batches(schema, _answered(call, sources, schema, rows))
@@ -96,9 +97,15 @@ class _Source:
 
     def parts(self, rows: int) -> Iterator[pa.Table]:
         """The rows, at most so many at a time."""
-        for batch in self.batches:
+        for batch in self._read():
             for begin in range(0, len(batch), rows):
                 yield pa.Table.from_batches([batch.slice(begin, rows)])
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self.batches
+        except (OSError, pa.ArrowException) as error:
+            raise BadArgument(f"The frame of stream {self.name!r} cannot be read: {error}") from None
 
     def least_time(self, table: pa.Table) -> int:
         """The least time of some rows."""
@@ -109,13 +116,16 @@ class _Source:
         return int(np.min(known)) if len(known) else MIN_TIME
 
 
-def _opened(frame: Any, rows: int) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _opened(name: str, stream: Stream, frame: Any, rows: int) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The columns of a frame, and its batches, read as they are asked for."""
     import pyarrow.dataset as ds
 
     if isinstance(frame, str | Path):
         try:
-            frame = ds.dataset(str(frame), format="parquet")
+            schema = _schema_of_files(name, stream, ds.dataset(str(frame), format="parquet"))
+            frame = ds.dataset(str(frame), schema=schema, format="parquet")
+        except BadArgument:
+            raise
         except (OSError, pa.ArrowException, ValueError) as error:
             raise BadArgument(f"{str(frame)!r} is no Parquet file and no folder of them: {error}") from None
     if isinstance(frame, ds.Dataset):
@@ -135,3 +145,41 @@ def _opened(frame: Any, rows: int) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]
             "Polars LazyFrame, or a table."
         )
     return table.schema, iter(table.to_batches())
+
+
+def _schema_of_files(name: str, stream: Stream, dataset: Any) -> pa.Schema:
+    """A schema that holds the columns of all files; `BadArgument` where two differ in a column that is read."""
+    used = set(stream.columns())
+    fields: dict[str, pa.Field] = {}
+    kinds: dict[str, pa.DataType | None] = {}  # None: files differ in it
+    first: dict[str, str] = {}
+    for fragment in dataset.get_fragments():
+        for field in fragment.physical_schema:
+            known = kinds.setdefault(field.name, field.type)
+            fields.setdefault(field.name, field)
+            kinds[field.name] = None if known is None else _common(known, field.type)
+            if kinds[field.name] is None and field.name in used:
+                raise BadArgument(
+                    f"Column {field.name!r} of stream {name!r} is {known} in {first[field.name]} and {field.type} in "
+                    f"{fragment.path}. Write the files anew with one type."
+                )
+            first.setdefault(field.name, fragment.path)
+    kept = [field.with_type(kinds[column]) for column, field in fields.items() if kinds[column] is not None]
+    return pa.schema(kept, dataset.schema.metadata)
+
+
+def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The type that holds the values of both as they are; None: there is none."""
+    if one == other or pa.types.is_null(other):
+        return one
+    if pa.types.is_null(one):
+        return other
+    one, other = plain(one), plain(other)
+    if one == other:
+        return one
+    if is_text(one) and is_text(other):
+        return pa.large_string()
+    for family in (pa.types.is_signed_integer, pa.types.is_unsigned_integer, pa.types.is_floating):
+        if family(one) and family(other):
+            return max(one, other, key=lambda kind: kind.bit_width)
+    return None
