@@ -189,6 +189,13 @@ def test_files_whose_types_differ_are_errors(tmp_path: Path, columns: dict[str, 
         ap.stream_batches(call, tmp_path)
 
 
+def test_whole_numbers_that_are_measured_may_be_doubles_elsewhere(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"k": [7], "t": [0], "x": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"k": [8], "t": [1], "x": [0.5]}), tmp_path / "b.parquet")
+    call = ap.SimilarityJoin(ap.Stream(None, key="k", time="t", value="x"), **QUESTION)
+    assert [row["distance"] for row in ap.stream_batches(call, tmp_path).read_all().to_pylist()] == [0.5]
+
+
 @pytest.mark.parametrize("order", ["ab", "ba"])
 def test_files_may_differ_where_one_type_holds_all(tmp_path: Path, order: str) -> None:
     """Widths of numbers, columns of nulls, columns that some files lack, and those that no call reads."""

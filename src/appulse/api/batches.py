@@ -44,7 +44,8 @@ def stream_batches(call: _Call, *frame: Any, rows: Count = 65_536, **frames: Any
     * ``rows``: how many are pushed at a time at most, of the stream that is farthest behind.
 
     Returns a `pyarrow.RecordBatchReader`, which `pyarrow.dataset.write_dataset` takes. Raises `BadArgument` for a frame
-    that cannot be read, and for files that differ in the type of a column that is read, but for its width.
+    that cannot be read, and for files that differ in the type of a column that is read, but for widths of numbers
+    and whole numbers beside doubles in values.
 
     >>> left, right = (ap.Stream(None, key="id", time="t", value="x", name=name) for name in ("left", "right"))
     >>> join = ap.SimilarityJoin(left, right, epsilon=1, probability=1, window="10 seconds")
@@ -149,7 +150,7 @@ def _opened(name: str, stream: Stream, frame: Any, rows: int) -> tuple[pa.Schema
 
 def _schema_of_files(name: str, stream: Stream, dataset: Any) -> pa.Schema:
     """A schema that holds the columns of all files; `BadArgument` where two differ in a column that is read."""
-    used = set(stream.columns())
+    used, names = set(stream.columns()), {stream.key, stream.time, *stream.partitions}
     fields: dict[str, pa.Field] = {}
     kinds: dict[str, pa.DataType | None] = {}  # None: files differ in it
     first: dict[str, str] = {}
@@ -157,7 +158,8 @@ def _schema_of_files(name: str, stream: Stream, dataset: Any) -> pa.Schema:
         for field in fragment.physical_schema:
             known = kinds.setdefault(field.name, field.type)
             fields.setdefault(field.name, field)
-            kinds[field.name] = None if known is None else _common(known, field.type)
+            measured = field.name in used - names
+            kinds[field.name] = None if known is None else _common(known, field.type, measured=measured)
             if kinds[field.name] is None and field.name in used:
                 raise BadArgument(
                     f"Column {field.name!r} of stream {name!r} is {known} in {first[field.name]} and {field.type} in "
@@ -168,8 +170,8 @@ def _schema_of_files(name: str, stream: Stream, dataset: Any) -> pa.Schema:
     return pa.schema(kept, dataset.schema.metadata)
 
 
-def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type that holds the values of both as they are; None: there is none."""
+def _common(one: pa.DataType, other: pa.DataType, *, measured: bool) -> pa.DataType | None:
+    """The type that holds the values of both as they are; None: there is none. Numbers ``measured`` may be doubles."""
     if one == other or pa.types.is_null(other):
         return one
     if pa.types.is_null(one):
@@ -182,4 +184,6 @@ def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     for family in (pa.types.is_signed_integer, pa.types.is_unsigned_integer, pa.types.is_floating):
         if family(one) and family(other):
             return max(one, other, key=lambda kind: kind.bit_width)
+    if measured and all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (one, other)):
+        return pa.float64()
     return None
