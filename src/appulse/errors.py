@@ -230,7 +230,7 @@ def shown_scalar(scalar: pa.Scalar) -> object:
     try:
         return scalar.as_py()
     except (OverflowError, ValueError):
-        return f"{scalar.value} ({scalar.type})"
+        return f"{getattr(scalar, 'value', 'a value')} ({scalar.type})"
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:

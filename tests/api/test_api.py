@@ -529,6 +529,18 @@ def test_bad_rows_far_from_now_raise_what_others_do(kind: pa.DataType) -> None:
         ap.self_join(stream, **QUESTION, on_reject="fail")
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_rejects_show_values_that_python_has_no_object_for(late: bool) -> None:
+    """Of rows that cannot be used, and of good ones that come too late."""
+    far = pa.array([0, 2**61]).view(pa.timestamp("us"))
+    table = pa.table({"k": [1, 2], "t": pa.array([50, 1 if late else None]), "x": far})
+    call = ap.SensorJoin(ap.Stream(None, key="k", time="t", value="x", lateness=0), window=1)
+    for i in range(2):
+        call.push(table.slice(i, 1))
+    [reject] = call.rejects().to_pylist()
+    assert json.loads(reject["values"])["x"] == f"{2**61} (timestamp[us])"
+
+
 def test_values_of_rejects_are_json_whatever_they_were() -> None:
     """Numbers, texts and lists as such; dates, bytes and what JSON lacks as text."""
     table = _table(

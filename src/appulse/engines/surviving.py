@@ -26,7 +26,7 @@ from appulse.kernels.strings import hash_rows
 from appulse.model.carried import with_carried
 from appulse.model.changes import removals
 from appulse.model.columns import chunk
-from appulse.model.defects import UNDECODED, as_json, concat_rejects
+from appulse.model.defects import UNDECODED, concat_rejects, rows_as_json
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Exact, Incomplete
@@ -95,7 +95,7 @@ class SurvivingCall(ThingsCall):
     def refused(self, stream: int, rows: Objects, reason: str, details: Sequence[str]) -> pa.Table:
         """Good rows as rejects all the same."""
         refused = super().refused(stream, rows, reason, details)
-        values = [as_json(row) for row in self.table_of(rows).select(list(self.values)).to_pylist()]
+        values = rows_as_json(self.table_of(rows).select(list(self.values)))
         return refused.set_column(refused.schema.get_field_index("values"), "values", pa.array(values, pa.string()))
 
     def table_of(self, rows: Objects, sign: int = 1) -> pa.Table:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from appulse.errors import shown_scalar
 from appulse.model.columns import nulls
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def _place_of(message: Any) -> str:
 
 def shown_values(table: pa.Table, columns: Sequence[str], rows: pa.Array) -> list[str]:
     """What rejected rows hold in some columns as JSON; of a message that could not be decoded the message."""
-    held = table.select(list(columns)).take(rows).to_pylist() if columns else [{}] * len(rows)
+    held = python_rows(table.select(list(columns)).take(rows)) if columns else [{}] * len(rows)
     if UNDECODED not in table.column_names:
         return [as_json(row) for row in held]
     messages = table[UNDECODED].take(rows).to_pylist()
@@ -195,6 +196,21 @@ def shown_values(table: pa.Table, columns: Sequence[str], rows: pa.Array) -> lis
         as_json({n: v for n, v in row.items() if n != UNDECODED}) if message is None else as_text(message)
         for row, message in zip(held, messages, strict=True)
     ]
+
+
+def rows_as_json(table: pa.Table) -> list[str]:
+    """Each row of a table, as `as_json` has it."""
+    return [as_json(row) for row in python_rows(table)]
+
+
+def python_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a table as Python's own; times that it has no object for are texts."""
+    try:
+        rows: list[dict[str, Any]] = table.to_pylist()
+    except (OverflowError, ValueError):
+        columns = [[shown_scalar(value) for value in table[name]] for name in table.column_names]
+        rows = [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return rows
 
 
 def as_json(values: dict[str, Any]) -> str:

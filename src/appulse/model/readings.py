@@ -15,12 +15,12 @@ from appulse.model.batch import SHARED, Batch
 from appulse.model.columns import chunk, floats, is_numeric, nulls, plain_types
 from appulse.model.defects import (
     Defects,
-    as_json,
     check_decoded,
     check_partition,
     no_rejects,
     read_columns,
     reject_schema,
+    rows_as_json,
     shown_values,
 )
 from appulse.model.strings import (
@@ -209,7 +209,7 @@ def numbers_of(bits: NDArray[np.int64], label: tuple[bytes, ...], kind: pa.DataT
 
 def refused_readings(bad: Readings, reason: str, details: Sequence[str], encoding: ReadingsEncoding) -> pa.Table:
     """Encoded readings as rejects."""
-    values = values_of(bad.bits, bad.label, encoding.value_type).to_pylist()
+    values = values_of(bad.bits, bad.label, encoding.value_type)
     return pa.table(
         {
             "stream": [encoding.name] * len(bad),
@@ -217,7 +217,7 @@ def refused_readings(bad: Readings, reason: str, details: Sequence[str], encodin
             "time": from_micros(bad.time, encoding.time_type, encoding.unit),
             "reason": [reason] * len(bad),
             "detail": list(details),
-            "values": [as_json({encoding.value: value}) for value in values],
+            "values": rows_as_json(pa.table({encoding.value: values})),
         },
         schema=reject_schema(encoding.key_type, encoding.time_type),
     )

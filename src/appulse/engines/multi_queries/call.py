@@ -18,7 +18,7 @@ from appulse.engines.queries.call import QueryCall, checked_probability, resolve
 from appulse.engines.schemas import check_partitions, common_time_type
 from appulse.engines.thresholds import within_tolerance
 from appulse.errors import BadArgument, nearest
-from appulse.model.defects import as_json, as_text, reject_schema
+from appulse.model.defects import as_text, reject_schema, rows_as_json
 from appulse.model.encode import keys_of
 from appulse.model.meaning import of_type, real
 from appulse.model.regions import QUERY
@@ -191,7 +191,7 @@ class WindowCall(Call[WindowRows]):
                 "time": from_micros(rows.time, call.time_type, call.encoding.unit),
                 "reason": [reason] * n,
                 "detail": list(details),
-                "values": [as_json(row) for row in rows.table.select(names).to_pylist()],
+                "values": rows_as_json(rows.table.select(names)),
             },
             schema=reject_schema(call.key_type, call.time_type),
         )

@@ -28,7 +28,7 @@ from appulse.engines.queries.call import (
 from appulse.engines.queries.tables import column_of
 from appulse.errors import BadArgument, nearest
 from appulse.model.columns import plain_values
-from appulse.model.defects import NEVER_TRUE, as_json, concat_rejects
+from appulse.model.defects import NEVER_TRUE, concat_rejects, rows_as_json
 from appulse.model.encode import keys_of
 from appulse.model.regions import QUERY, REGION
 from appulse.model.times import duration, from_micros
@@ -212,8 +212,8 @@ class WindowQueries:
             for name in term.selected:
                 stream, column = self._names[name]
                 values[name] = shown.rows[stream].table[column].take(pa.array(found.rows[stream][at]))
-            for i, row in zip(at.tolist(), pa.table(values).to_pylist(), strict=True):
-                out[i] = as_json(row)
+            for i, row in zip(at.tolist(), rows_as_json(pa.table(values)), strict=True):
+                out[i] = row
         return pa.array(out, pa.string())
 
     # --- adding ---------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from appulse.engines.thresholds import within_tolerance
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
 from appulse.model.columns import as_array, plain_values
-from appulse.model.defects import BAD_CONDITION, BAD_REGION, NEVER_TRUE, as_json, concat_rejects, no_rejects
+from appulse.model.defects import BAD_CONDITION, BAD_REGION, NEVER_TRUE, concat_rejects, no_rejects, rows_as_json
 from appulse.model.encode import checked, infer_dimensions, keys_of
 from appulse.model.encoding import Encoding, check_columns
 from appulse.model.geometries import geometries_of
@@ -412,10 +412,9 @@ class LocalQueries:
             own = [name for name in names if name in rows.table.column_names]
             at = np.flatnonzero(label == number)
             if names and len(at):
-                for i, row in zip(
-                    at.tolist(), rows.table.select(own).take(pa.array(found.row[at])).to_pylist(), strict=True
-                ):
-                    out[i] = as_json(row)
+                chosen = rows.table.select(own).take(pa.array(found.row[at]))
+                for i, row in zip(at.tolist(), rows_as_json(chosen), strict=True):
+                    out[i] = row
         return pa.array(out, pa.string())
 
     def _keep(self, rejects: pa.Table) -> None:
@@ -533,7 +532,7 @@ def refused_queries(
     """Queries of a table that cannot be used, by row and with what is wrong, as rejects."""
     n = len(wrong)
     shown = table.drop_columns([REGION]) if REGION in table.column_names and table.num_columns > 1 else table
-    own = shown.take(pa.array([i for i, _ in wrong], pa.int64())).to_pylist()
+    own = shown.take(pa.array([i for i, _ in wrong], pa.int64()))
     return pa.table(
         {
             "stream": ["queries"] * n,
@@ -541,7 +540,7 @@ def refused_queries(
             "time": pa.nulls(n, schema.field("time").type),
             "reason": [reason] * n,
             "detail": [detail for _, detail in wrong],
-            "values": [as_json(row) for row in own],
+            "values": rows_as_json(own),
         },
         schema=schema,
     )
