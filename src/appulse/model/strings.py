@@ -212,7 +212,9 @@ def order_bits(array: pa.Array, *, signed_zero: bool = False) -> NDArray[np.uint
     if pa.types.is_floating(kind):
         values = np.asarray(array if pa.types.is_float64(kind) else array.cast(pa.float64()))
         values = values if signed_zero else values + 0.0  # -0.0 becomes 0.0
-        values = np.where(np.isnan(values), np.nan, values)  # one of all that are no number: 0.0 / 0.0 has a sign
+        nothing = np.isnan(values)
+        if nothing.any():  # all that are no number are one: 0.0 / 0.0 has a sign
+            values = np.where(nothing, np.nan, values)
         bits = values.view(np.uint64)
         return np.where(bits & _SIGN, ~bits, bits | _SIGN)
     if pa.types.is_uint64(kind):
