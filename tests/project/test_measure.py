@@ -158,6 +158,11 @@ def test_what_cuts_no_batch(tmp_path: Path, body: str) -> None:
     assert measure.batch_classes(measure.modules(package(tmp_path, rows=f"class Rows:\n    {body}"))) == []
 
 
+def test_batches_are_of_one_kind() -> None:
+    found = measure.batch_classes(measure.modules(measure.ROOT / "src" / "appulse"))
+    assert found == ["model.batch.Ragged"], "Make these subclasses of appulse.model.batch.Batch."
+
+
 def test_trips_count_functions_files_and_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = package(
         tmp_path,

@@ -17,7 +17,7 @@ from appulse.kernels.regions import Regions, covers
 from appulse.kernels.tangent import way
 
 if TYPE_CHECKING:
-    from appulse.kernels.arrays import Floats
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.kernels.geodesic import Earth
 
 #: Errors are large from this share of the Earth's polar radius on.
@@ -96,8 +96,10 @@ def _passes(ax: float, ay: float, bx: float, by: float) -> bool:
 
 
 @exact_kernel
-def _outline(regions: Regions, i: int, place: Floats, scale: tuple[float, float, float], earth: Earth) -> Regions:
-    """The boundary of a region as that of one in the plane."""
+def _outline(
+    regions: Regions, i: int, place: Floats, scale: tuple[float, float, float], earth: Earth
+) -> tuple[Ints, Floats, Floats]:
+    """The boundary of a region in the plane: ``start, bounds, edges`` of its blocks."""
     begin, end = regions.first[i], regions.first[i + 1]
     start, bounds = np.zeros(end - begin + 1, np.int64), np.empty((end - begin, 4))
     edges, n = np.empty((256, 4)), 0
@@ -139,15 +141,16 @@ def _outline(regions: Regions, i: int, place: Floats, scale: tuple[float, float,
             for c in range(2):
                 bounds[k, c] = min(bounds[k, c], edges[e, c], edges[e, 2 + c])
                 bounds[k, 2 + c] = max(bounds[k, 2 + c], edges[e, c], edges[e, 2 + c])
-    first = np.array([0, end - begin])
-    return Regions(first, start, bounds, edges, regions.box, regions.radius, regions.centre, regions.raster)
+    return start, bounds, edges
 
 
 @exact_kernel
 def curved_mass(regions: Regions, i: int, lon: float, lat: float, scale: Floats, place: Floats, earth: Earth) -> float:
     """Pr{inside} of a place with normal errors in the plane that touches the Earth there."""
     x, y = _metres_of_degrees(lat, earth)
-    outline = _outline(regions, i, place, (scale[0] / x, scale[1] / y, scale[2] / x), earth)
+    start, bounds, edges = _outline(regions, i, place, (scale[0] / x, scale[1] / y, scale[2] / x), earth)
+    first = np.array([0, len(bounds)])
+    outline = Regions(first, start, bounds, edges, regions.box, regions.radius, regions.centre, regions.raster)
     found = enclosed(outline, 0, 0.0, 0.0, 1.0, 1.0, 0.0)
     # The plane has no antipode: a region that holds it has a boundary the other way round.
     found -= math.floor(found + _EXACT)

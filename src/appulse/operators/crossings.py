@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from appulse.kernels import crossings as kernels
 from appulse.kernels.disc_crossings import Flights, discs_passed
 from appulse.kernels.fences import ENTER, EXIT, Events
+from appulse.model.batch import Batch
 from appulse.model.covariance import flat_part, flat_widest, whitening
 from appulse.model.positions import degree_scale
 from appulse.operators.leg_pieces import pieces_of, widened
@@ -39,7 +41,8 @@ class Crossed(NamedTuple):
     events: Events
 
 
-class Passing(NamedTuple):
+@dataclass(frozen=True)
+class Passing(Batch):
     """Legs and fences, the probability that one passes through the other, and where on the leg, from 0 to 1."""
 
     leg: NDArray[np.int64]
@@ -75,8 +78,8 @@ class Crossings:
         """The crossings of legs whose ends are outside; ``stays`` are those of things, as `stays_of` has them."""
         found = self._passing(legs)
         free = _outside(thing[found.leg], found.fence, legs.rows.time[found.leg], legs.end[found.leg], stays)
-        found = Passing(found.leg[free], found.fence[free], found.probability[free], found.at[free])
-        time, zeros = legs.rows.time[found.leg], np.zeros(len(found.leg), np.int64)
+        found = found.filter(free)
+        time, zeros = legs.rows.time[found.leg], np.zeros(len(found), np.int64)
         when = time + np.floor(found.at * (legs.end[found.leg] - time)).astype(np.int64)
         which = np.column_stack([np.arange(len(zeros)), found.fence, zeros + CROSS, zeros]).astype(np.int32)
         events = Events(which, np.column_stack([when, time]), found.probability[:, None])
@@ -101,15 +104,13 @@ class Crossings:
         disc = ~np.isnan(regions.radius[found.fence])
         core = _ways(pieces.at, pieces.to, scale, pieces.unit(earth), mass, turns=True)
         first = np.searchsorted(pieces.owner, np.arange(len(legs) + 1))
-        outlined = _at(kernels.Paths(core, first, pieces.share), found.only(~disc), regions)
+        outlined = _at(kernels.Paths(core, first, pieces.share), found.filter(~disc), regions)
         flights = Flights(*map(np.ascontiguousarray, (place, route, whitening(spread), legs.rows.mass)))
-        near, share = found.only(disc), pieces.share[found.piece[disc]].mean(axis=1)
+        near, share = found.filter(disc), pieces.share[found.piece[disc]].mean(axis=1)
         probability, at = discs_passed(earth, flights, near.leg, share, regions, near.fence)
         passed = probability >= self._least
-        discs = Passing(near.leg[passed], near.fence[passed], probability[passed], at[passed])
-        both: Any = [np.concatenate(own) for own in zip(outlined, discs, strict=True)]
-        order = np.lexsort((both[1], both[0]))
-        return Passing(*(column[order] for column in both))
+        both = Passing.concat([outlined, Passing(near.leg, near.fence, probability, at).filter(passed)])
+        return both.take(np.lexsort((both.fence, both.leg)))
 
     def _likeliest(self, ways: kernels.Ways, owner: NDArray[np.int64]) -> _Found:
         """Legs and fences, with the likeliest of the pieces of the leg, which belong to ``owner``."""
@@ -124,16 +125,14 @@ class Crossings:
         return _Found(leg[kept], fence[kept], pairs[kept, 0], probability[kept])
 
 
-class _Found(NamedTuple):
+@dataclass(frozen=True)
+class _Found(Batch):
     """Legs and fences, with the likeliest piece of the leg."""
 
     leg: NDArray[np.int64]
     fence: NDArray[np.int64]
     piece: NDArray[np.int64]
     probability: NDArray[np.float64]
-
-    def only(self, these: NDArray[np.bool_]) -> _Found:
-        return _Found(self.leg[these], self.fence[these], self.piece[these], self.probability[these])
 
 
 def _at(paths: kernels.Paths, found: _Found, regions: Regions) -> Passing:

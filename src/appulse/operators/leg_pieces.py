@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from appulse.kernels.tangent import leads
+from appulse.model.batch import Batch
 from appulse.model.covariance import whitening
 from appulse.model.positions import degrees_of, metres_of_degrees
 from appulse.operators.legs import routes
@@ -24,7 +25,7 @@ _TAIL = 7.0
 
 
 @dataclass(frozen=True)
-class Pieces:
+class Pieces(Batch):
     """Pieces of legs, in order: the leg that each belongs to, from where to where on it, as shares, and in degrees."""
 
     owner: NDArray[np.int64]
@@ -74,20 +75,19 @@ def pieces_of(
     share = np.column_stack([number, number + 1]) / parts[owner, None]
     left = _pieces(earth, place, route, begin, owner, share)
     done = []
-    while len(left.owner):
+    while len(left):
         long = length[left.owner] * (left.share[:, 1] - left.share[:, 0])
         # How far from the pole a piece keeps at least: its geodesic bends by the tangent of the latitude.
         apart = np.radians(90.0 - np.maximum(np.abs(left.at[:, 1]), np.abs(left.to[:, 1]))) - 0.5 * long
         off = long**2 > 8.0 * _OFF * np.tan(apart.clip(0.0, 1.57))
         halved = off & (long > _SHORT)
-        done.append(_only(left, ~halved))
+        done.append(left.filter(~halved))
         owner, share = left.owner[halved], left.share[halved]
         half = share.mean(axis=1)
         halves = np.column_stack([share[:, 0], half, half, share[:, 1]]).reshape(-1, 2)
         left = _pieces(earth, place, route, begin, np.repeat(owner, 2), halves)
-    columns: Any = [np.concatenate(own) for own in zip(*map(_columns, done), strict=True)]
-    every = Pieces(*columns)
-    return _only(every, np.lexsort((every.share[:, 0], every.owner))) if len(done) > 1 else every
+    every = Pieces.concat(done) if done else left
+    return every.take(np.lexsort((every.share[:, 0], every.owner))) if len(done) > 1 else every
 
 
 def widened(pieces: Pieces, route: NDArray[np.float64], deviation: NDArray[np.float64]) -> Pieces:
@@ -95,24 +95,15 @@ def widened(pieces: Pieces, route: NDArray[np.float64], deviation: NDArray[np.fl
 
     What a leg passes through where one piece ends and another begins, one of them then passes through as surely.
     """
-    owner, share, at, to = _columns(pieces)
+    owner, share, at, to = pieces.owner, pieces.share, pieces.at.copy(), pieces.to.copy()
     own = share[:, 1] - share[:, 0]
     more = _TAIL * deviation[owner] / np.maximum(np.hypot(route[owner, 0], route[owner, 1]), 1e-9)
     more = np.minimum(more, 0.5 * own)
     joined = np.flatnonzero(owner[1:] == owner[:-1])
-    at, to = at.copy(), to.copy()
     for ends, here, beside, back in ((at, joined + 1, joined, -1.0), (to, joined, joined + 1, 1.0)):
         part = back * np.minimum(1.0, more[here] / own[beside])
         ends[here] += part[:, None] * (pieces.to[beside] - pieces.at[beside])
-    return Pieces(owner, share, at, to)
-
-
-def _columns(pieces: Pieces) -> tuple[NDArray[Any], ...]:
-    return pieces.owner, pieces.share, pieces.at, pieces.to
-
-
-def _only(pieces: Pieces, these: NDArray[np.int64] | NDArray[np.bool_]) -> Pieces:
-    return Pieces(pieces.owner[these], pieces.share[these], pieces.at[these], pieces.to[these])
+    return replace(pieces, at=at, to=to)
 
 
 def _pieces(
