@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from appulse.engines.spark.deltas import RecentDeltas
 from appulse.engines.spark.state import TileState
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class StageProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state."""
         self._handle = handle
-        self._state = TileState(handle, self._fingerprint)
+        self._state = TileState(handle, self._fingerprint, recent=RecentDeltas.of_task())
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,

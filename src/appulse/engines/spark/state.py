@@ -16,15 +16,16 @@ import struct
 import time
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 
+from appulse.engines.spark.deltas import HEAD, NO_DIGEST, REMEDY, RecentDeltas, is_intact, read_file, read_head, signed
 from appulse.errors import CheckpointError, StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
@@ -34,10 +35,6 @@ _CACHE_BYTES = int(os.environ.get("APPULSE_CACHE_BYTES", str(4 << 30)))
 # Queries end without a word to their workers.
 _FORGET_AFTER = 900.0
 NO_TIMER = -1
-_NO_DIGEST = bytes(8)
-_DELTA = struct.Struct("<4sIqB8s")  # magic, parts, newest time, whole, digest of the delta before; then its own
-_MAGIC = b"apdl"
-_REMEDY = "Restore the checkpoint from a copy, or start with a new one."
 
 
 @dataclass
@@ -92,13 +89,20 @@ CACHE = Cache(_CACHE_BYTES)
 class TileState:
     """The state of the tile at hand; one instance per task, used for its tiles in turn."""
 
-    def __init__(self, handle: StatefulProcessorHandle, fingerprint: str, cache: Cache | None = None) -> None:
+    def __init__(
+        self,
+        handle: StatefulProcessorHandle,
+        fingerprint: str,
+        cache: Cache | None = None,
+        recent: RecentDeltas | None = None,
+    ) -> None:
         self._cache = CACHE if cache is None else cache
         self._version = handle.getValueState(
             "version", "version long, first long, digest binary, plan string, timer long, settled long"
         )
         self._log = handle.getMapState("log", "version long, part int", "delta binary")
         self._call = self._fingerprint = fingerprint
+        self._recent = recent
         self.bytes_read = 0
 
     def serves(self, plan: str) -> None:
@@ -115,7 +119,7 @@ class TileState:
         stored = self._version.get() if self._version.exists() else None
         cached = self._cache.take(key)
         if stored is None:
-            return Cached(fresh(), 0, _NO_DIGEST), NO_TIMER
+            return Cached(fresh(), 0, NO_DIGEST), NO_TIMER
         version, first, digest, plan, timer, settled = stored
         if plan != self._fingerprint:
             raise CheckpointError(
@@ -130,13 +134,14 @@ class TileState:
         if cached is not None and (cached.version, cached.digest) == (version, bytes(digest)):
             cached.settled = settled  # time may have moved on elsewhere, without rows and so without a version
             return cached, timer
+        near = {} if self._recent is None else self._recent.chain(key, version, bytes(digest), first - 1)
         behind = cached is not None and first - 1 <= cached.version < version
-        if cached is None or not behind or not self._catch_up(cached, version, fresh, apply):
-            cached = Cached(fresh(), first - 1, _NO_DIGEST)
-            self._catch_up(cached, version, fresh, apply, check=False)
+        if cached is None or not behind or not self._catch_up(cached, version, near, fresh, apply):
+            cached = Cached(fresh(), first - 1, NO_DIGEST)
+            self._catch_up(cached, version, near, fresh, apply, check=False)
         cached.settled = settled
         if cached.digest != bytes(digest):
-            raise StateError(f"The deltas of a tile do not follow upon each other up to version {version}. {_REMEDY}")
+            raise StateError(f"The deltas of a tile do not follow upon each other up to version {version}. {REMEDY}")
         return cached, timer
 
     def save(
@@ -151,7 +156,7 @@ class TileState:
         if newest is not None:
             if whole:
                 self._forget(cached, len(cached.live))
-            written = self._append(cached, blocks, newest, whole=whole)
+            written = self._append(tile, cached, blocks, newest, whole=whole)
         first = cached.live[0][0] if cached.live else cached.version + 1
         self._version.update((cached.version, first, cached.digest, self._fingerprint, timer, cached.settled))
         self._cache.put(self._cache_key(tile), cached)
@@ -161,16 +166,17 @@ class TileState:
         """Nothing happened that a log has to know: keep the operator."""
         self._cache.put(self._cache_key(tile), cached)
 
-    def _append(self, cached: Cached, blocks: Sequence[bytes], newest: int, *, whole: bool) -> int:
+    def _append(self, tile: int, cached: Cached, blocks: Sequence[bytes], newest: int, *, whole: bool) -> int:
         version = cached.version + 1
         payload = b"".join(piece for block in blocks for piece in (struct.pack("<q", len(block)), block))
         parts = max(1, -(-len(payload) // _PART))
-        head = _DELTA.pack(_MAGIC, parts, newest, whole, cached.digest)
-        digest = _digest(head, payload)
+        head, digest = signed(payload, parts, newest, cached.digest, whole=whole)
         view = memoryview(payload)  # what is large is not copied more often than it has to be
         for part in range(parts):
             chunk = view[part * _PART : (part + 1) * _PART]
-            self._log.updateValue((version, part), (b"".join((b"" if part else head + digest, chunk)),))
+            self._log.updateValue((version, part), (b"".join((b"" if part else head, chunk)),))
+        if self._recent is not None:
+            self._recent.put(self._cache_key(tile), version, head, payload)
         cached.live.append((version, parts, newest, len(payload)))
         cached.version, cached.digest = version, digest
         return len(payload)
@@ -198,36 +204,43 @@ class TileState:
         self,
         cached: Cached,
         version: int,
+        near: Mapping[int, Path],
         fresh: Callable[[], Any],
         apply: Callable[[Any, bytes], None],
         *,
         check: bool = True,
     ) -> bool:
-        """Replay the deltas up to ``version``; False, before any change, if they are not of the same history."""
+        """Replay the deltas up to ``version``; False, before any change, if they are not of the same history.
+
+        Those that are ``near`` need not be read from the log.
+        """
         for following in range(cached.version + 1, version + 1):
-            first = self._read(following, 0)
-            head, digest = first[: _DELTA.size], first[_DELTA.size : _DELTA.size + 8]
-            if len(digest) < 8 or head[:4] != _MAGIC:
-                raise StateError(f"Delta {following} of a tile begins with {head[:4]!r}: it is no delta. {_REMEDY}")
-            _, parts, newest, whole, before = _DELTA.unpack(head)
-            if check and not whole and before != cached.digest:
+            kept = read_file(near[following]) if following in near else None
+            first = self._read(following, 0) if kept is None else kept[0]
+            head = first[:HEAD]
+            delta = read_head(head, following)
+            if check and not delta.whole and delta.before != cached.digest:
                 return False
-            rest = [self._read(following, part) for part in range(1, parts)]
-            payload = b"".join((memoryview(first)[_DELTA.size + 8 :], *rest))
-            if _digest(head, payload) != digest:
-                raise StateError(f"Delta {following} of a tile fails its checksum: truncated or corrupt. {_REMEDY}")
-            if whole:
+            payload = self._payload(following, first, head, delta.parts) if kept is None else kept[1]
+            if delta.whole:
                 cached.operator = fresh()
                 cached.live.clear()
             apply(cached.operator, payload)
-            cached.live.append((following, parts, newest, len(payload)))
-            cached.version, cached.digest, check = following, digest, True
+            cached.live.append((following, delta.parts, delta.newest, len(payload)))
+            cached.version, cached.digest, check = following, delta.digest, True
         return True
+
+    def _payload(self, version: int, first: bytes, head: bytes, parts: int) -> bytes:
+        rest = [self._read(version, part) for part in range(1, parts)]
+        payload = b"".join((memoryview(first)[HEAD:], *rest))
+        if not is_intact(head, payload):
+            raise StateError(f"Delta {version} of a tile fails its checksum: truncated or corrupt. {REMEDY}")
+        return payload
 
     def _read(self, version: int, part: int) -> bytes:
         value = self._log.getValue((version, part))
         if value is None:
-            raise StateError(f"Delta {version} of a tile lacks part {part}. {_REMEDY}")
+            raise StateError(f"Delta {version} of a tile lacks part {part}. {REMEDY}")
         delta = bytes(value[0])
         self.bytes_read += len(delta)
         return delta
@@ -241,12 +254,6 @@ def outgrown(cached: Cached, blocks: Sequence[bytes], slack: int) -> bool:
     return bool(cached.live) and cached.logged + sum(map(len, blocks)) > 2 * cached.live[0][3] + slack
 
 
-def _digest(head: bytes, payload: bytes) -> bytes:
-    digest = blake2b(head, digest_size=8)
-    digest.update(payload)
-    return digest.digest()
-
-
 def blocks_of(payload: bytes) -> list[bytes]:
     """The blocks of a delta."""
     blocks, at = [], 0
@@ -254,6 +261,6 @@ def blocks_of(payload: bytes) -> list[bytes]:
         (size,) = struct.unpack_from("<q", payload, at)
         blocks.append(payload[at + 8 : at + 8 + size])
         if len(blocks[-1]) != size:
-            raise StateError(f"A delta of a tile ends within a block. {_REMEDY}")
+            raise StateError(f"A delta of a tile ends within a block. {REMEDY}")
         at += 8 + size
     return blocks
