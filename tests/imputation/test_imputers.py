@@ -220,7 +220,7 @@ def test_the_errors_of_a_regression_are_those_without_the_row(told: bool) -> Non
     chance = np.random.default_rng(1)
     given = np.column_stack([chance.normal(size=(12, 2)), np.full(12, 7.0)])  # a column that tells nothing
     wanted = chance.normal(size=(12, 2)) + 9.0 * told * given[:, :2]
-    columns = np.ascontiguousarray(given.T), np.ascontiguousarray(wanted.T)
+    columns = np.ascontiguousarray(given.T), 3, np.ascontiguousarray(wanted.T)
     weights, errors = regressions.ridge(*columns, time_regression._PENALTIES)
     full = np.column_stack([given[:, :2], np.ones(12)])
     tried = []

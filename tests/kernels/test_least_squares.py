@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 
 from appulse.imputation.repository import units
 from appulse.kernels.least_squares import Scale, around, fitted, in_units, weights
-from appulse.kernels.regressions import nearest_in_unit
+from appulse.kernels.similar_rows import nearest_in_unit
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints

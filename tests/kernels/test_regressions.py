@@ -12,7 +12,8 @@ from scipy.spatial import cKDTree
 
 from appulse.imputation.time_regression import _PENALTIES
 from appulse.kernels.lines import errors_together, quantiles_of_errors
-from appulse.kernels.regressions import Missing, Series, features, learnable, nearest_rows, regressed, ridge
+from appulse.kernels.regressions import Missing, Series, features, learnable, regressed, ridge
+from appulse.kernels.similar_rows import nearest_rows
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Floats, Ints
@@ -38,7 +39,7 @@ def test_a_ridge_regression_is_that_of_numpy(seed: int, n: int, p: int, m: int) 
         columns[j] = columns[j - 1] - columns[j - 2]
     columns[4::6] = 7.0
     wanted = chance.normal(size=(m, n)) + (columns[:1].sum(axis=0) if seed % 2 else 0.0)
-    weights, errors = ridge(columns, wanted, _PENALTIES)
+    weights, errors = ridge(columns, len(columns), wanted, _PENALTIES)
     centre, spread = columns.mean(axis=1, keepdims=True), columns.std(axis=1, keepdims=True)
     varies = spread > 1e-9 * np.abs(centre)
     unit = np.where(varies, (columns - centre) / np.where(varies, spread, 1.0), 0.0)
@@ -182,7 +183,7 @@ def regressed_slowly(series: Series, missing: Missing, k: int) -> Floats:
         else:
             p = p if len(known) >= 3 * p else 0
             wanted = series.columns[np.ix_(holes, known)] - learned
-            weights, errors = ridge(given[:p], wanted, _PENALTIES)
+            weights, errors = ridge(given, p, wanted, _PENALTIES)
             near = np.arange(3 * k) * len(known) // (3 * k)
             if len(given):
                 near = nearest_rows(given, asked, 3 * k)[0]

@@ -12,7 +12,7 @@ from appulse.imputation.repository import Repository
 from appulse.imputation.samples import evenly
 from appulse.imputation.simple import SimpleFill
 from appulse.kernels import least_squares as kernels
-from appulse.kernels.regressions import nearest_in_unit
+from appulse.kernels.similar_rows import nearest_in_unit
 from appulse.model.filled import Fill
 from appulse.model.meaning import without_defaults
 

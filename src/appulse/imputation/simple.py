@@ -15,7 +15,7 @@ from appulse.imputation.learning import FEW, MOST_SEEN, closest, correlations, l
 from appulse.imputation.repository import Repository
 from appulse.imputation.samples import Choices, expanded, thinned, unknown
 from appulse.kernels import least_squares as kernels
-from appulse.kernels.regressions import nearest_in_unit
+from appulse.kernels.similar_rows import nearest_in_unit
 from appulse.model.filled import OBSERVED, Fill, Filled
 from appulse.model.meaning import digest_of, real, without_defaults
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.jit import exact_kernel
-from appulse.kernels.regressions import in_order
+from appulse.kernels.similar_rows import in_order
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints

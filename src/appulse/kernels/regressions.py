@@ -8,6 +8,7 @@ import numpy as np
 
 from appulse.kernels.jit import exact_kernel
 from appulse.kernels.lines import line
+from appulse.kernels.similar_rows import in_order, mean, nearest_rows
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Floats, Ints
@@ -22,7 +23,6 @@ ROWS_EACH, SCANT = 8, 3
 _MOST_ROWS = 2000  # to learn from
 _STRETCHES = 4  # times the length of a gap, in rows to learn from: those within one are little more than one
 _SHORT, _TURNS = 64, 8  # gaps from which on they are rounded; kinds of gaps that are tried at a row to learn from
-_FEW = 48  # numbers that are put in order the soonest one by one
 _SMALL = 64  # streams of no more rows are learned from as they are
 
 
@@ -106,26 +106,11 @@ def features(
 
 
 @exact_kernel
-def _mean(values: Floats) -> float:
-    """In four sums at once, which do not wait for each other."""
-    n = len(values)
-    a = b = c = d = 0.0
-    for i in range(0, n - 3, 4):
-        a += values[i]
-        b += values[i + 1]
-        c += values[i + 2]
-        d += values[i + 3]
-    for i in range(n - n % 4, n):
-        a += values[i]
-    return ((a + b) + (c + d)) / n
-
-
-@exact_kernel
-def _centred(columns: Floats) -> tuple[Floats, Floats]:
-    """Columns (p, n) less their means, and these."""
-    means, found = np.empty(len(columns)), np.empty_like(columns)
-    for j in range(len(columns)):
-        means[j] = _mean(columns[j])
+def _centred(columns: Floats, p: int) -> tuple[Floats, Floats]:
+    """The first p columns less their means (p, n), and these."""
+    means, found = np.empty(p), np.empty((p, columns.shape[1]))
+    for j in range(p):
+        means[j] = mean(columns[j])
         for i in range(columns.shape[1]):
             found[j, i] = columns[j, i] - means[j]
     return found, means
@@ -191,16 +176,17 @@ def _solved(diagonal: Floats, beside: Floats, wanted: Floats, penalty: float) ->
 
 
 @exact_kernel
-def ridge(given: Floats, wanted: Floats, penalties: Floats) -> tuple[Floats, Floats]:
-    """Weights (columns + 1, m), the constant's last, and the error (m, n) at each row of a regression without it.
+def ridge(given: Floats, p: int, wanted: Floats, penalties: Floats) -> tuple[Floats, Floats]:
+    """Weights (p + 1, m), the constant's last, and the error (m, n) at each row of a regression without it.
 
-    Regressed are columns (m, n) on others (p, n). Of several penalties that is taken with the least of these errors.
+    Regressed are columns (m, n) on the first p of others (columns, n). Of several penalties that is taken with the
+    least of these errors.
     The covariances are made tridiagonal once for all penalties, and the errors without a row follow from its leverage:
     no regression is made twice.
     """
-    (p, n), m = given.shape, len(wanted)
-    columns, centre = _centred(given)
-    off, mean = _centred(wanted)
+    n, m = given.shape[1], len(wanted)
+    columns, centre = _centred(given, p)
+    off, level = _centred(wanted, m)
     scale, shared = np.empty(p), np.empty((p, p))
     if p > 0:
         shared[:] = columns @ columns.T / n
@@ -245,91 +231,10 @@ def ridge(given: Floats, wanted: Floats, penalties: Floats) -> tuple[Floats, Flo
             errors[:] = trial
     weights = np.empty((p + 1, m))
     weights[:p] = turn @ _solved(diagonal, beside, along, penalties[best])
-    weights[p] = mean
+    weights[p] = level
     for j in range(p):
         weights[p] -= centre[j] * weights[j]
     return weights, errors
-
-
-@exact_kernel
-def nearest_rows(known: Floats, asked: Floats, k: int) -> Ints:
-    """Places (asked, k) of the k known rows nearest to each asked one, in deviations; again where there are fewer.
-
-    Rows are by column, (p, n). All distances are looked at: rows to learn from are few, and a tree of so many
-    dimensions would spare none.
-    """
-    columns, _means = _centred(known)
-    own = np.empty_like(asked)
-    for j in range(len(known)):
-        scale = 1.0 / np.maximum(np.sqrt(np.dot(columns[j], columns[j]) / known.shape[1]), 1e-12)
-        for i in range(known.shape[1]):
-            columns[j, i] = known[j, i] * scale
-        for i in range(asked.shape[1]):
-            own[j, i] = asked[j, i] * scale
-    return nearest_in_unit(columns, own, k)
-
-
-@exact_kernel
-def nearest_in_unit(known: Floats, asked: Floats, k: int) -> Ints:
-    """As `nearest_rows`, by the distances as they are."""
-    p, n = known.shape
-    most = min(k, n)
-    found, distance = np.empty((asked.shape[1], k), np.int64), np.zeros(n)
-    for q in range(asked.shape[1]):
-        distance[:] = 0.0
-        for j in range(p):
-            at, column = asked[j, q], known[j]
-            for i in range(n):
-                distance[i] += (column[i] - at) ** 2
-        limit = _smallest(distance, most)
-        count = 0
-        for i in range(n):
-            if distance[i] < limit:
-                found[q, count] = i
-                count += 1
-        for i in range(n if count < most else 0):
-            if count < most and distance[i] == limit:
-                found[q, count] = i
-                count += 1
-        for i in range(most, k):
-            found[q, i] = found[q, i % most]
-    return found
-
-
-@exact_kernel
-def _smallest(values: Floats, k: int) -> float:
-    """The k-th of the values in order."""
-    if k > _FEW:
-        return float(np.partition(values, k - 1)[k - 1])
-    kept = np.empty(k)
-    for i in range(len(values)):
-        value = values[i]
-        if i < k:
-            at = i
-        elif value < kept[k - 1]:
-            at = k - 1
-        else:
-            continue
-        while at > 0 and kept[at - 1] > value:
-            kept[at] = kept[at - 1]
-            at -= 1
-        kept[at] = value
-    return float(kept[k - 1])
-
-
-@exact_kernel
-def in_order(values: Floats) -> Ints:
-    """Places of the values in order, equal ones as they come."""
-    if len(values) > _FEW:
-        return np.argsort(values, kind="mergesort")
-    order = np.empty(len(values), np.int64)
-    for i in range(len(values)):
-        at = i
-        while at > 0 and values[order[at - 1]] > values[i]:
-            order[at] = order[at - 1]
-            at -= 1
-        order[at] = i
-    return order
 
 
 @exact_kernel
@@ -472,10 +377,13 @@ def _way(
         known, seen = _to_learn_from(series, missing, able, back, ahead, by)
         way, columns, far = BY_LINES, 2 * len(seen) + m, by == 0 and len(known) < _STRETCHES * (back + ahead)
         known = known[:: max(1, -(-len(known) // _MOST_ROWS))].copy()
-        gaps = _gaps_of(missing, back, ahead) if m > 1 and by == 0 else np.array([[back] * m + [ahead] * m])
-        kept, same = _with_gaps(series, missing.holes, known, gaps, _SHORT)
-        if 2 * len(kept) < len(known):
-            kept, same = _with_gaps(series, missing.holes, known, gaps, 0)
+        kept, same = known, np.empty((2, len(known), m), np.int64)
+        same[0], same[1] = back, ahead
+        if m > 1 and by == 0:
+            gaps = _gaps_of(missing, back, ahead)
+            kept, same = _with_gaps(series, missing.holes, known, gaps, _SHORT)
+            if 2 * len(kept) < len(known):
+                kept, same = _with_gaps(series, missing.holes, known, gaps, 0)
         if (far or len(kept) < ROWS_EACH * columns + LEAST_ROWS) and len(series.group) > _SMALL:
             every, of_all = _to_learn_from(series, missing, able, 0, 0, by)
             fit = len(every) >= SCANT * len(of_all)
@@ -577,7 +485,7 @@ def regressed(series: Series, missing: Missing, penalties: Floats, found: Floats
             continue
         p = p if n >= SCANT * p else 0
         wanted = _as_they_are(series.columns, known, holes) - learned
-        weights, errors = ridge(given[:p].copy(), wanted, penalties)
+        weights, errors = ridge(given, p, wanted, penalties)
         near = np.empty((len(own), 3 * k), np.int64)
         if len(given):
             near[:] = nearest_rows(given, asked, 3 * k)
