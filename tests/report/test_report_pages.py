@@ -386,9 +386,11 @@ def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
     assert (told.exit_code, "there is notes.txt" in told.output) == (2, True)
     (tmp_path / "answers.parquet").write_text("no Parquet")
     assert "cannot be read:" in call(tmp_path).output
-    (tmp_path / "met").mkdir()
-    pq.write_table(pa.table({"left_key": [1], "closest_time": [0.0]}), tmp_path / "met" / "batch-0000000000.parquet")
-    assert "drawn with their readings" in " ".join(call(tmp_path / "met").output.split())
+    for column, others in (("closest_time", "readings"), ("phenomenon", "readings and locations"), ("since", "fences")):
+        folder = tmp_path / column
+        folder.mkdir()
+        pq.write_table(pa.table({"left_key": [1], column: [0.0]}), folder / "batch-0000000000.parquet")
+        assert f"are drawn with {others}" in " ".join(call(folder).output.split())
     pq.write_table(matched(), tmp_path / "answers.parquet")
     failed = call(tmp_path, "--out", tmp_path / "no" / "page.html")
     assert (failed.exit_code, "cannot be written" in failed.output) == (1, True)

@@ -311,13 +311,13 @@ class Phenomena(_OverReadings):
 
 
 def _settings_of_phenomena(readings: Stream, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    frames = {name: _table_of(arguments[name]) for name in ("locations", "neighbours")}
+    frames = {name: _table_of(name, arguments[name]) for name in ("locations", "neighbours")}
     return settings_of("phenomena", arguments) | frames | {"idle_after": readings.idle_after}
 
 
-def _table_of(locations: Any) -> pa.Table | None:
+def _table_of(name: str, frame: Any) -> pa.Table | None:
     from appulse.engines.local import as_table
 
-    if locations is None:
+    if frame is None:
         return None
-    return as_table(locations.toArrow() if is_spark(locations) else locations, "The frame of locations")
+    return as_table(frame.toArrow() if is_spark(frame) else frame, f"The frame of {name}")

@@ -22,6 +22,12 @@ __all__ = ["place", "report"]
 
 EVENTS, ANSWERS = ("events", "regions"), ("answers", "pairs", "matches")
 ENCOUNTERS, VISITS = ("encounters",), ("visits", "fence_events")
+#: What is drawn with other frames, by a column that nothing else has: the results, their file, and the frames.
+_WITH_OTHERS = {
+    "closest_time": ("encounters", "encounters", "readings"),
+    "phenomenon": ("phenomena", "events", "readings and locations"),
+    "since": ("events of fences", "fence_events", "fences and readings"),
+}
 LARGE = ("pairs",)  # columns of answers that no page needs
 HELP = (
     "A page of phenomena needs events.parquet (or regions.parquet), readings.parquet and locations.parquet; a page of "
@@ -57,11 +63,8 @@ def report(directory: str | Path, *, title: str | None = None, note: str = "") -
         there = ", ".join(sorted(path.name for path in folder.iterdir())[:20]) or "nothing"
         raise BadArgument(f"{folder} holds no results; there is {there}. {HELP}")
     pairs = _table(answers)
-    if answers == folder and "closest_time" in pairs.column_names:
-        raise BadArgument(
-            f"{folder} holds encounters, which are drawn with their readings. Give a folder that holds both: the "
-            "encounters as encounters.parquet or in a folder of that name, the readings as readings."
-        )
+    if answers == folder:
+        _refuse_others(folder, pairs.column_names)
     beside = folder.resolve().parent  # a job has its sinks side by side
     around = beside if answers == folder and _progress(beside) else folder
     rejects, positions = (_first(around, (name,)) for name in ("rejects", "positions"))
@@ -73,6 +76,16 @@ def report(directory: str | Path, *, title: str | None = None, note: str = "") -
         title=named,
         note=note,
     )
+
+
+def _refuse_others(folder: Path, columns: Sequence[str]) -> None:
+    """Raise `BadArgument` for results of another call than a join: they are drawn with other frames, or not at all."""
+    for column, (what, name, others) in _WITH_OTHERS.items():
+        if column in columns:
+            raise BadArgument(
+                f"{folder} holds {what}, which are drawn with {others}. Give a folder that holds both: the {what} as "
+                f"{name}.parquet or in a folder of that name, and {others} likewise."
+            )
 
 
 def place(directory: str | Path) -> Path:
