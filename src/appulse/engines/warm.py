@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import product
@@ -164,6 +165,20 @@ def _similar(rows: pa.Table) -> None:
     _join(rows.set_column(0, "id", pa.array(range(len(rows)))), _MODELS[0], "dense")
 
 
+def _lay_out(rows: pa.Table) -> None:
+    """Whole tables and large pushes, whose rows are taken cell by cell, with times in milliseconds."""
+    n = 10_000
+    many = rows.take(np.arange(n) % len(rows)).set_column(0, "id", pa.array(np.arange(n)))
+    many = many.set_column(1, "ts", pa.array(np.arange(n), pa.timestamp("ms")))
+    spread = pa.array(np.arange(n) % 97 * 10.0)
+    many = many.set_column(2, "x", spread).set_column(3, "y", pa.array(np.arange(n) // 97 * 10.0))
+    for model in (Exact("x", "y"), Gaussian("x", "y", sigma=1.0)):
+        call = _call(many, (model, model), "auto", TimeWindow(1))
+        tables = {encoding.name: many for encoding in call.encodings}
+        LocalJoin(call).answers(tables).validate()
+        LocalJoin(call).push(tables).validate()
+
+
 def _call(
     table: pa.Table, models: tuple[Model, ...], index: str, window: Window, d: int = 2, imputer: Any = None
 ) -> JoinCall:
@@ -250,7 +265,7 @@ def _impute(table: pa.Table) -> None:
 def _choose(_: pa.Table) -> None:
     """What ``"auto"`` chooses among, by rows that miss something here and there; Spark's workers do not choose."""
     at = np.arange(60)
-    values = {name: np.sin(at / 9 + k) for k, name in enumerate("xy")}
+    values = {name: np.sin(at / 9 + k) + np.cos(at * k) for k, name in enumerate("xy")}
     holes = {name: pa.array(of, mask=at % 7 == k) for k, (name, of) in enumerate(values.items())}
     rows = pa.table({"id": at, "ts": at * 1.0, **holes})
     stream = Stream(rows, key="id", time="ts", value=Incomplete("x", "y"))
@@ -270,6 +285,9 @@ def _aggregate(table: pa.Table) -> None:
             on_reject="collect",
         )
         run_local(call, table)
+    certain = Stream(None, key="id", time="ts", value=Exact("x"))
+    named: dict[str, Any] = {"distribution": False, "single_valued": False, "on_reject": "collect"}
+    run_local(resolve_aggregate(certain, table, {"x": ("sum", "median")}, window=TimeWindow(1), **named), table)
 
 
 def _match(table: pa.Table) -> None:
@@ -282,6 +300,11 @@ def _match(table: pa.Table) -> None:
     engine.change(queries)
     engine.push(table)
     engine.queries.match({"x": table["x"].combine_chunks(), "y": table["y"].combine_chunks()}, len(table), cluster=4)
+    unsure = replace(stream, value=Gaussian("x", "y", sigma=1.0))
+    call = resolve_queries(unsure, table, queries.schema, probability=0.5, on_reject="collect")
+    engine = LocalQueries(call)
+    engine.change(queries.slice(0, 20))
+    engine.push(table)
 
 
 def _sense(table: pa.Table) -> None:
@@ -372,7 +395,7 @@ def _fence(table: pa.Table) -> None:
 
 
 # Those that take longest to compile come first; what imputes needs what joins.
-_PARTS = (_similar, _watch, _fence, _meet, _associate, _measure, _aggregate, _sense, _match, _impute)
+_PARTS = (_similar, _watch, _fence, _meet, _associate, _measure, _lay_out, _aggregate, _sense, _match, _impute)
 
 if __name__ == "__main__":
     compile_all()
