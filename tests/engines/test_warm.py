@@ -12,7 +12,7 @@ from numba.core.registry import CPUDispatcher
 
 import appulse as ap
 from appulse.engines import warm
-from appulse.engines.warm import _impute, small_table
+from appulse.engines.warm import _impute, _lay_out, small_table
 from appulse.imputation.versions import SavedImputer
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def compiled() -> dict[str, int]:
 
 @pytest.mark.parametrize("window", [ap.TimeWindow(3), ap.CountWindow(5)], ids=["time", "count"])
 def test_nothing_is_compiled_in_the_first_batch(window: Any, tmp_path: Path) -> None:
-    _impute(small_table())
+    for part in (_impute, _lay_out):
+        part(small_table())
     before = compiled()
     assert before["appulse.kernels.neighbours.fill"] > 0
     chance = np.random.default_rng(0)
