@@ -97,12 +97,17 @@ def cell_codes(layout: Layout, centre: Floats, time: Ints, group: Ints, out: Int
 
 @kernel
 def packed_order(code: Ints, bits: int, index_bits: int) -> tuple[Ints, Ints]:
-    """Codes of so many ``bits`` in order, and where each was; equal ones stay in order. Least digits first.
+    """Codes of so many ``bits`` in order, and where each was; equal ones stay in order. Least digits first."""
+    return packed_order_in(code, bits, index_bits, np.empty(len(code), np.int64), np.empty(len(code), np.int64))
+
+
+@kernel
+def packed_order_in(code: Ints, bits: int, index_bits: int, words: Ints, other: Ints) -> tuple[Ints, Ints]:
+    """The same, in two arrays that are given.
 
     A code and a place share a word, so that half as much memory moves.
     """
     n = len(code)
-    words, other = np.empty(n, np.int64), np.empty(n, np.int64)
     for i in range(n):
         words[i] = (code[i] << index_bits) | i
     begin = np.empty(1 << _DIGIT, np.int64)

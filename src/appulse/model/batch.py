@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from appulse.kernels.simd import LANES
 from appulse.kernels.strings import are_words, run_ends, take_runs, take_words
-from appulse.model.room import room
+from appulse.model.room import room, steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -157,11 +157,9 @@ class Ragged(Generic[Values]):
 
 def words_at(values: NDArray[np.uint8], index: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """Of runs of eight bytes those at ``index``, as (offsets, values)."""
-    offsets, taken = room(len(index) + 1, np.int64), room(len(index), np.uint64)
-    offsets[0], offsets[1:] = 0, _WORD
-    np.cumsum(offsets, out=offsets)
+    taken = room(len(index), np.uint64)
     take_words(values.view(np.uint64), index, taken)
-    return offsets, taken.view(np.uint8)
+    return steps(len(index) + 1, _WORD), taken.view(np.uint8)
 
 
 def runs_at(

@@ -34,6 +34,7 @@ from appulse.model.objects import Objects, contents
 from appulse.model.points import ball_points, normal_points
 from appulse.model.positions import EARTHS, checked_positions, degrees_around, given_degrees
 from appulse.model.reach import normal_quantile
+from appulse.model.room import full, room
 from appulse.model.scaling import scaled_spread
 from appulse.model.strings import Labels
 from appulse.model.strings import encode as canonical
@@ -216,7 +217,7 @@ def check_identity(table: pa.Table, encoding: Encoding, defects: Defects) -> NDA
 
 def _check_existence(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.float64]:
     if (given := encoding.existence) is None:
-        return np.ones(len(table))
+        return full(len(table), 1.0)
     existence = floats(table[given])
     bad = ~((existence > 0.0) & (existence <= _ABOVE_ONE))
     defects.mark(bad, why.BAD_EXISTENCE, lambda i: f"column {given!r} is {held(table, given, i)}")
@@ -264,7 +265,7 @@ def _check_values(table: pa.Table, encoding: Encoding, defects: Defects) -> Valu
 
 
 def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Defects) -> Values:
-    centre = np.empty((len(table), len(model.columns)))
+    centre = room((len(table), len(model.columns)))
     for k, c in enumerate(model.columns):
         centre[:, k] = floats(table[c])
     finite = np.isfinite(centre)
@@ -449,7 +450,7 @@ def _objects(checked: ValidRows, encoding: Encoding) -> Objects:
         if isinstance(encoding.model, Gaussian | Ball):
             spread = scaled_spread(spread, encoding.model, units)
         values = replace(values, centre=values.centre / units, spread=spread)
-    zeros = np.zeros(n)
+    zeros = full(n, 0.0)
     normal = isinstance(model, Gaussian | Position) and values.spread.shape[1] > 0
     sigmas = encoding.gaussian_reach if normal else None
     base = Objects(

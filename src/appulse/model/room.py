@@ -26,3 +26,17 @@ def room(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray
     if size <= _SMALL:
         return np.empty(shape, kind)
     return np.frombuffer(pa.allocate_buffer(size), kind).reshape(shape)
+
+
+def full(n: int, value: float) -> NDArray[Any]:
+    """So many times a value, whole or not as that is."""
+    found = room(n, type(value))
+    found[:] = value
+    return found
+
+
+def steps(n: int, step: int = 1) -> NDArray[np.int64]:
+    """So many whole numbers, a step apart: 0, ``step`` and so on."""
+    found = full(n, step)
+    found[:1] = 0
+    return np.cumsum(found, out=found)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.model.batch import SHARED, Batch, Ragged
-from appulse.model.room import room
+from appulse.model.room import room, steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,9 @@ def encode(array: pa.Array, *, signed_zero: bool = False) -> Bytes:
     kind = array.type
     bits = order_bits(array, signed_zero=signed_zero)
     if bits is not None:
-        return Bytes(np.arange(len(bits) + 1) * _WORD, bits.astype(">u8").view(np.uint8))
+        turned = room(len(bits), ">u8")
+        turned[:] = bits
+        return Bytes(steps(len(bits) + 1, _WORD), turned.view(np.uint8))
     if pa.types.is_dictionary(kind) or isinstance(array, pa.ExtensionArray):
         plain = array.dictionary_decode() if pa.types.is_dictionary(kind) else array.storage
         return encode(plain, signed_zero=signed_zero)
@@ -220,7 +222,8 @@ def order_bits(array: pa.Array, *, signed_zero: bool = False) -> NDArray[np.uint
     if pa.types.is_uint64(kind):
         return np.asarray(array).astype(np.uint64)
     whole: NDArray[np.int64] = np.asarray(_as_int64(array), np.int64)
-    return whole.view(np.uint64) ^ _SIGN
+    turned: NDArray[np.uint64] = np.bitwise_xor(whole.view(np.uint64), _SIGN, out=room(len(whole), np.uint64))
+    return turned
 
 
 def _as_int64(array: pa.Array) -> pa.Array:

@@ -179,7 +179,7 @@ def from_micros(micros: NDArray[np.int64], kind: pa.DataType, unit: str) -> pa.A
         least = Decimal(1).scaleb(-kind.scale)
         exact = [(Decimal(m) * times / per).quantize(least, context=_WIDE) for m in micros.tolist()]
         return _fitting(kind, pa.array(exact, _wide(kind)))
-    numbers = pa.array((micros * times if times > 1 else micros) / per)
+    numbers = pa.array(np.true_divide(micros * times if times > 1 else micros, per, out=room(len(micros))))
     return numbers if numbers.type == kind else numbers.cast(kind, safe=False)
 
 

@@ -16,7 +16,7 @@ from appulse.kernels.cells import (
     cell_codes,
     close_rows,
     extremes,
-    packed_order,
+    packed_order_in,
     wide_order,
 )
 from appulse.model.room import room
@@ -82,7 +82,7 @@ class Laid:
         cell_codes(self.layout, rows.centre, rows.time, rows.group, code)
         index_bits = n.bit_length()
         if self.bits + index_bits < _CODE_BITS:
-            return packed_order(code, self.bits, index_bits)
+            return packed_order_in(code, self.bits, index_bits, room(n, np.int64), room(n, np.int64))
         return wide_order(code, self.bits)
 
     def strips(self, rim: int, *, slot: bool, own: bool) -> NDArray[np.int64]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from appulse.model.room import full
 from appulse.model.strings import Labels
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class LabelNumbers:
     def of(self, labels: Labels | None, n: int) -> NDArray[np.int64]:
         """The number of each of ``n`` rows' labels; new ones are numbered by their bytes, if any row has them."""
         if labels is None:
-            return np.zeros(n, np.int64)
+            return full(n, 0)
         used = np.zeros(len(labels.values), bool)
         used[labels.codes] = True
         table = np.zeros(len(used), np.int64)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from appulse.engines.join.call import times_of, to_table
 from appulse.kernels.cells import Labelled
+from appulse.model.room import steps
 from appulse.model.strings import Bytes, decode
 
 if TYPE_CHECKING:
@@ -64,10 +65,12 @@ class _Words:
     def __init__(self, column: pa.Array) -> None:
         self._column, kind = column, column.type
         self._plain = pa.types.is_primitive(kind) and kind.bit_width == _BITS
-        self.words: NDArray[np.int64] = np.arange(len(column))
+        self.words: NDArray[np.int64]
         if self._plain:
             given = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column)]
             self.words = np.require(given, requirements="W")
+        else:
+            self.words = steps(len(column))
 
     def array_of(self, words: NDArray[np.int64]) -> pa.Array:
         """The column of such rows."""
