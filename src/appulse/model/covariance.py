@@ -15,6 +15,7 @@ import numpy as np
 
 from appulse.model import defects as why
 from appulse.model.columns import floats, held
+from appulse.model.room import room
 from appulse.model.uncertainty import MOST_IN_CLOSED_FORM, Ball, Gaussian, Position
 
 if TYPE_CHECKING:
@@ -73,8 +74,9 @@ def checked_ellipses(
 
 
 def _read(table: pa.Table, parts: Sequence[str | float], defects: Defects) -> NDArray[np.float64]:
-    n = len(table)
-    found = np.column_stack([floats(table[p]) if isinstance(p, str) else np.full(n, float(p)) for p in parts])
+    found = room((len(table), len(parts)))
+    for k, part in enumerate(parts):
+        found[:, k] = floats(table[part]) if isinstance(part, str) else float(part)
 
     def given(i: int) -> str:
         return ", ".join(held(table, p, i) if isinstance(p, str) else str(float(p)) for p in parts)
@@ -130,8 +132,7 @@ def widest(spread: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
     if spread.shape[1] == width(d) > 1:
         found = np.sqrt(np.maximum(_extremes(spread, d)[1], 0.0))
         return found * (1.0 + 1e-12)
-    found = spread.max(axis=1)
-    return found
+    return np.max(spread, axis=1, out=room(len(spread)))
 
 
 def widest_known(model: Gaussian | Position | Ball) -> float | None:

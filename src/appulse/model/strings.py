@@ -56,9 +56,9 @@ class Bytes(Ragged["NDArray[np.uint8]"]):
         if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
             array, width = pc.cast(array, pa.large_binary()), np.int64
         _, offsets, data = array.buffers()
-        all_offsets = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+        given = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
         raw = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-        return Bytes(all_offsets - all_offsets[0], raw[all_offsets[0] : all_offsets[-1]])
+        return Bytes(np.subtract(given, given[0], out=room(len(given), np.int64)), raw[given[0] : given[-1]])
 
     @staticmethod
     def fixed(rows: NDArray[np.uint8]) -> Bytes:
