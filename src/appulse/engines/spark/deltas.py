@@ -94,7 +94,7 @@ class RecentDeltas:
         if len(payload) < _LARGE:
             return
         folder = self._of(tile)
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # file systems have files of their own, too
             if not folder.exists():
                 self._sweep()
                 folder.mkdir(parents=True, exist_ok=True)
