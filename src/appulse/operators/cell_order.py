@@ -159,7 +159,7 @@ def lay_out(plan: JoinPlan, tables: Sequence[PlacedRows], limit: float, workers:
     pair = sorted(largest * 2)[-2:]
     span = limit + (math.hypot(*pair) if plan.fewer_than and joint_extents(plan) else sum(pair))
     ends = workers.map(_ends, tables)
-    low, high = np.min([one for one, _ in ends], axis=0), np.max([other for _, other in ends], axis=0)
+    low, high = np.min([one.low for one in ends], axis=0), np.max([one.high for one in ends], axis=0)
     if not np.isfinite(high - low).all() or span == np.inf:
         return None
     # No two rows in reach are more than a rim of cells apart, whatever rounding does to them.
@@ -178,12 +178,12 @@ def lay_out(plan: JoinPlan, tables: Sequence[PlacedRows], limit: float, workers:
     dims = dims[many[dims] >= min(_FEW_CELLS, many.max())]
     width = many[dims].astype(np.int64) + 2 * rim + 1
     slot, lines = 0, width.tolist()
-    first, last = min(int(t.time.min()) for t in tables), max(int(t.time.max()) for t in tables)
+    first, last = min(one.first for one in ends), max(one.last for one in ends)
     window = max(plan.windows)
     if last - first > 3 * window and _pays(tables, (rim + 0.5) * sides, window):
         slot = max(1, window)
         lines = [(last - first) // slot + 3, *lines]
-    bits = math.prod([*lines, 1 + max(int(table.group.max()) for table in tables)]).bit_length()
+    bits = math.prod([*lines, 1 + max(one.group for one in ends)]).bit_length()
     if bits > _CODE_BITS:
         return None
     strides = [math.prod(lines[k + 1 :]) for k in range(len(lines))]
@@ -199,11 +199,20 @@ def _facing(earth: Earth, low: NDArray[np.float64], high: NDArray[np.float64]) -
     return [highest] if above[highest] >= _FACING * earth.b else []
 
 
-def _ends(table: PlacedRows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The least and greatest coordinates."""
+class _Ends(NamedTuple):
+    """The least and greatest coordinates and times of a table, and its greatest group."""
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    first: int
+    last: int
+    group: int
+
+
+def _ends(table: PlacedRows) -> _Ends:
     low, high = np.empty((2, table.centre.shape[1]))
     extremes(table.centre, low, high)
-    return low, high
+    return _Ends(low, high, int(table.time.min()), int(table.time.max()), int(table.group.max()))
 
 
 def _pays(tables: Sequence[PlacedRows], reach: NDArray[np.float64], window: int) -> bool:
