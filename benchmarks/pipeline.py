@@ -30,6 +30,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name of this mo
 
 import appulse as ap
 from appulse.engines.spark.results import result_of
+from appulse.engines.spark.tagged import ANSWER, METRIC, METRICS, select_tag
 from benchmarks.harness import (
     arguments,
     folder_bytes,
@@ -261,7 +262,7 @@ def skew(spark: SparkSession, folder: Path, n: int, partitions: int) -> float:
             tagged = result_of(result).rows
             run = timed(tagged, folder / "skew" / name)
             seconds[name] = _tile_seconds(spark, run.out)
-            rows = spark.read.parquet(str(run.out)).where("tag = 'answer'").count()
+            rows = select_tag(spark.read.parquet(str(run.out)), ANSWER).count()
             say(f"skew, {name} tiles: {rows} pairs, seconds by tile {[round(s, 2) for s in seconds[name]]}")
             expected = ap.similarity_join(*[stream(t, point) for t in tables], **settings)
             if rows != len(expected):
@@ -275,8 +276,9 @@ def skew(spark: SparkSession, folder: Path, n: int, partitions: int) -> float:
 
 def _tile_seconds(spark: SparkSession, out: Path) -> list[float]:
     """Seconds of each tile, over all micro-batches."""
-    rows = spark.read.parquet(str(out)).where("tag = 'metric'").groupBy("metric_tile").sum("metric_seconds").collect()
-    return sorted(float(row[1]) for row in rows)
+    tile, seconds = (F.col(METRIC)[METRICS.index(name)] for name in ("tile", "seconds"))
+    metrics = spark.read.parquet(str(out)).where(F.col("tag") == METRIC)
+    return sorted(float(row[1]) for row in metrics.groupBy(tile).agg(F.sum(seconds)).collect())
 
 
 def main() -> None:
