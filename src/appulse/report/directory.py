@@ -79,7 +79,7 @@ def report(directory: str | Path, *, title: str | None = None, note: str = "") -
 
 
 def _refuse_others(folder: Path, columns: Sequence[str]) -> None:
-    """Raise `BadArgument` for results of another call than a join: they are drawn with other frames, or not at all."""
+    """Raise `BadArgument` for results that are drawn with other frames, which are not in their folder."""
     for column, (what, name, others) in _WITH_OTHERS.items():
         if column in columns:
             raise BadArgument(

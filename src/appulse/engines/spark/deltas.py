@@ -1,7 +1,7 @@
 """Deltas of a tile's log: their format, and the last ones as files for the other workers of the machine.
 
-Spark gives a tile to any worker. One that did not see its last micro-batches has to catch up; a megabyte takes some
-20 ms from Spark's state, and less than one from a file.
+Spark gives a tile to any worker. One that did not see its last micro-batches has to catch up, and large deltas take far
+longer to read from Spark's state than from a file.
 """
 
 from __future__ import annotations
