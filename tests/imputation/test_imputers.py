@@ -240,6 +240,20 @@ def test_the_errors_of_a_regression_are_those_without_the_row(told: bool) -> Non
     assert weights[2] == pytest.approx(0.0)
 
 
+def test_regression_in_time_on_several_threads_is_that_on_one() -> None:
+    chance = np.random.default_rng(5)
+    rows = np.cumsum(chance.normal(size=(300, 4)), axis=0)
+    rows[chance.random(rows.shape) < 0.3] = np.nan
+    beside = np.cumsum(chance.normal(size=(300, 2)), axis=0), np.arange(300)
+    one, three = (ap.TimeRegressionImputer(k=8, beside=beside, threads=n).bind("abcd") for n in (1, 3))
+    group = np.zeros(300, np.int64)
+    for part, same in zip(
+        *(vars(fill.fill(rows, np.arange(300), group)).values() for fill in (one, three)), strict=True
+    ):
+        np.testing.assert_array_equal(part, same)
+    assert one.meaning() == three.meaning()
+
+
 @pytest.mark.parametrize("lost", [False, True])
 def test_regression_in_time_looks_at_what_is_beside(lost: bool) -> None:
     """Another stream tells the value where its row is there, and is left alone where it lacks it."""

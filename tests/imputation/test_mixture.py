@@ -79,6 +79,7 @@ def said(chance: np.random.Generator, n: int, truth: Any, off: float) -> Judged:
     owner = np.repeat(np.arange(n), counts)
     shares /= np.bincount(owner, shares, n)[owner]
     values = truth[owner] + chance.normal(0.0, off, len(owner))
+    values = values[np.lexsort((values, owner))]
     first = np.append(0, np.cumsum(counts))
     found = np.zeros((2, n))
     for i in range(n):
@@ -198,28 +199,30 @@ def test_what_is_judged_is_what_is_filled() -> None:
     for k in range(2):
         for row in np.flatnonzero(np.isnan(masked[:, k])).tolist():
             own = slice(*one.first[at : at + 2])
-            np.testing.assert_allclose(one.values[own] * deviation[k], _rows(filled, row)[:, k])
+            np.testing.assert_allclose(one.values[own] * deviation[k], np.sort(_rows(filled, row)[:, k]))
+            np.testing.assert_allclose(one.shares[own], [0.3, 0.5, 0.2])
             assert one.truth[at] * deviation[k] == pytest.approx(truth[row, k])
             at += 1
     assert at == len(one.truth)
 
 
 class Solid(Drawn):
-    """Three samples for each hole."""
+    """Three samples for each hole, out of order."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, 3)
 
     def fill(self, values: Any, *_: Any) -> Filled:
         # By the values of a row alone, as rows are judged without the others.
-        found, counts = [], []
+        found, shares = [], []
         for row in values:
             holes = np.isnan(row)
             many = 3 if holes.any() else 1
-            found.append(np.where(holes, np.nansum(row) + self.seed * np.arange(many)[:, None], row))
-            counts.append(many)
-        first, own = np.append(0, np.cumsum(counts)), np.repeat(counts, counts)
-        return Filled(first, np.concatenate(found), 1.0 / own, np.where(np.isnan(values), 0, OBSERVED))
+            found.append(np.where(holes, np.nansum(row) + self.seed * np.array([1, 0, 2])[:many, None], row))
+            shares.append(np.array([0.5, 0.3, 0.2] if many == 3 else [1.0]))
+        first = np.append(0, np.cumsum([len(of) for of in shares]))
+        way = np.where(np.isnan(values), 0, OBSERVED)
+        return Filled(first, np.concatenate(found), np.concatenate(shares), way)
 
 
 def test_a_mixture_of_two_that_err_apart_is_better_than_either() -> None:

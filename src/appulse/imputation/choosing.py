@@ -212,7 +212,7 @@ class AutoImputer:
             self.weights = {next((name for name in _UNJUDGED if name in self.scores), next(iter(self.scores))): 1.0}
             self.scores = {}
         known = self._known(attributes, repository, values, values[:0])
-        makers = self.candidates(attributes, *known[:2], beside, whole=whole)
+        makers = self.candidates(attributes, *known[:2], beside, whole=whole, threads=threads)
         parts = {name: makers[name]() for name in self.weights}
         chosen: Imputer = (
             parts[self.best()] if len(parts) == 1 else Mixture(parts, self.weights, threads if whole else 1)
@@ -245,6 +245,7 @@ class AutoImputer:
         beside: Others | None = None,
         *,
         whole: bool = True,
+        threads: int = 1,
     ) -> dict[str, Callable[[], Imputer]]:
         """What makes the imputers to choose from: over a repository, the stream's own rows, and other streams."""
         found: dict[str, Callable[[], Imputer]] = {}
@@ -255,13 +256,13 @@ class AutoImputer:
                 "last value": LastValueImputer,
                 "neighbours in time": SpeedImputer,
                 "interpolation": _made(logs, InterpolationImputer, joint=True),
-                "regression in time": _made(logs, TimeRegressionImputer, _ERRORS[1]),
+                "regression in time": _made(logs, TimeRegressionImputer, _ERRORS[1], threads=threads),
             }
             for name, (rows, time) in (beside or {}).items():
                 of_other = Logs.of(rows) if logs is not None else None
                 other = rows if of_other is None else of_other.taken(rows), time
                 by = f"regression in time, beside {name}"
-                found[by] = _made(logs, TimeRegressionImputer, _ERRORS[1], beside=other)
+                found[by] = _made(logs, TimeRegressionImputer, _ERRORS[1], beside=other, threads=threads)
             if self.spatial is not None:
                 spatial = self.spatial
                 found["inverse distance"] = _made(logs, lambda: spatial)

@@ -15,6 +15,8 @@ from appulse.model.filled import Fill
 from appulse.model.meaning import without_defaults
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from appulse.imputation.repository import Floats, Ints
     from appulse.model.filled import Filled
     from appulse.model.meaning import Meaning
@@ -69,7 +71,11 @@ class _Interpolated:
             return expanded(values, lambda *_: [])
         series = _Series(values, time, group, self.k, wanted)
         if self.joint:
-            return evenly(values, lambda holes, rows: series.samples(rows, holes, together=True), wanted)
+
+            def samples(holed: Sequence[tuple[Ints, Ints]]) -> list[Floats]:
+                return [series.samples(rows, holes, together=True) for holes, rows in holed]
+
+            return evenly(values, samples, wanted)
 
         def choices(holed: Floats, holes: Ints, rows: Ints) -> list[Choices]:
             n = len(holed)

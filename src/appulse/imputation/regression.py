@@ -74,7 +74,7 @@ class _Regression:
         return self.__dict__ | {"_known": {}}
 
     def __call__(self, values: Floats, _time: Ints, _group: Ints) -> Filled:
-        return evenly(values, lambda holes, rows: self._samples(values[rows], holes))
+        return evenly(values, lambda holed: [self._samples(values[rows], holes) for holes, rows in holed])
 
     def _samples(self, values: Floats, holes: Ints) -> Floats:
         seen, known, weights, errors = self._fitted(holes, values.shape[1])

@@ -119,20 +119,26 @@ def expanded(
     return Filled(first, points, weights, way)
 
 
-def evenly(values: Floats, samples: Callable[[Ints, Ints], Floats], wanted: NDArray[np.bool_] | None = None) -> Filled:
+def evenly(
+    values: Floats,
+    samples: Callable[[Sequence[tuple[Ints, Ints]]], Sequence[Floats]],
+    wanted: NDArray[np.bool_] | None = None,
+) -> Filled:
     """As `expanded`, where nothing is combined: samples are put in place at once.
 
-    ``samples(holes, rows)`` are what all holes of some rows may be together, (rows, k, holes), each as likely.
+    ``samples`` are, of each pair of holes and the rows that lack just these, what all holes of a row may be together,
+    (rows, k, holes), each as likely.
     """
     asked = np.isnan(values) if wanted is None else np.isnan(values) & wanted[:, None]
     sizes = np.ones(len(values), np.int64)
-    found = [(holes, rows, samples(holes, rows)) for holes, rows in patterns(asked) if len(holes)]
-    for _, rows, some in found:
+    holed = [(holes, rows) for holes, rows in patterns(asked) if len(holes)]
+    found = samples(holed)
+    for (_, rows), some in zip(holed, found, strict=True):
         sizes[rows] = some.shape[1]
     _refuse_too_many(sizes, asked)
     first = np.concatenate([[0], np.cumsum(sizes)])
     points = np.repeat(values, sizes, axis=0)
-    for holes, rows, some in found:
+    for (holes, rows), some in zip(holed, found, strict=True):
         places = first[rows][:, None] + np.arange(some.shape[1])
         points[places[:, :, None], holes] = some
     return Filled(first, points, np.repeat(1.0 / sizes, sizes), np.where(asked, 0, OBSERVED))

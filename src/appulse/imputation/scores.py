@@ -40,7 +40,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Judged:
-    """What was said of masked values, in deviations: of each the values from ``first[i]`` on with their shares.
+    """What was said of masked values, in deviations: of each the values from ``first[i]`` on, in order, with shares.
 
     ``off`` is E|X - y| of each, ``spread`` is E|X - X'|, ``truth`` is y.
     """

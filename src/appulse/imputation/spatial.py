@@ -112,7 +112,7 @@ class _Between:
             errors = self._errors(between[known], (values[:, holes] - between)[known], between[rows])
             return between[rows][:, None] + errors
 
-        return evenly(values, samples, wanted)
+        return evenly(values, lambda holed: [samples(*each) for each in holed], wanted)
 
     def _means(self, values: Floats, there: NDArray[np.bool_], holes: Ints) -> Floats:
         """What the others say of some attributes in every row, (n, holes), as if all of these were missing."""

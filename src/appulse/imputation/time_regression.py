@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 
-from appulse.arguments import Attributes, Kind, Unfit, checked, whole
+from appulse.arguments import Attributes, Count, Kind, Unfit, checked, whole
 from appulse.imputation.in_time import Rescaled, Wanted, neighbours, without_overflow
-from appulse.imputation.learning import MOST_SEEN, closest, correlations
+from appulse.imputation.learning import MOST_SEEN, correlations
 from appulse.imputation.samples import evenly, patterns
 from appulse.imputation.simple import SimpleFill, as_points
-from appulse.kernels import regressions as kernels
+from appulse.kernels import holes_in_time as kernels
 from appulse.model.filled import Fill
 from appulse.model.meaning import digest_of, without_defaults
+from appulse.model.workers import Workers
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
     from appulse.imputation.repository import Floats, Ints
     from appulse.model.filled import Filled
 
-_MOST_SETS = 4  # of columns of another stream, for rows with the same holes
 _PENALTIES = np.array([1e-3, 1e-2, 1e-1, 1.0, np.inf])  # of weights, in deviations
 
 
@@ -61,6 +61,7 @@ class TimeRegressionImputer:
     * ``beside``: another stream that measures the same world: a pair of values (n, d), NaN where something is missing,
       and n times in whole microseconds. Its values at the time of the row, where its nearest row has them, are
       regressed on, too.
+    * ``threads``: how many cores fill rows, each those with some holes. The fills are the same for any number.
 
     The object is the ``imputer`` of `impute` and of joins; it needs whole frames. ``bind`` returns what fills rows of
     the attributes given.
@@ -76,8 +77,10 @@ class TimeRegressionImputer:
     4.0
     """
 
-    def __init__(self, k: Annotated[int, whole(1, 1 << 16)] = 24, beside: _Beside | None = None) -> None:
-        self.k, self.beside = k, beside
+    def __init__(
+        self, k: Annotated[int, whole(1, 1 << 16)] = 24, beside: _Beside | None = None, threads: Count = 1
+    ) -> None:
+        self.k, self.beside, self.threads = k, beside, threads
 
     @checked
     def bind(self, attributes: Attributes) -> Fill:  # noqa: ARG002 - it fills any
@@ -86,12 +89,12 @@ class TimeRegressionImputer:
         beside = None if self.beside is None else digest_of(part.tobytes() for part in self.beside)
         meaning = {"kind": "TimeRegressionImputer", "k": self.k, "beside": beside}
         meaning = without_defaults(meaning, {"k": 24, "beside": None})
-        return SimpleFill((way,), meaning, Rescaled(_Regressed(self.k, self.beside)), in_order=True)
+        return SimpleFill((way,), meaning, Rescaled(_Regressed(self.k, self.beside, self.threads)), in_order=True)
 
 
 class _Regressed:
-    def __init__(self, k: int, beside: tuple[Floats, Ints] | None) -> None:
-        self.k, self.beside = k, beside
+    def __init__(self, k: int, beside: tuple[Floats, Ints] | None, threads: int) -> None:
+        self.k, self.beside, self.threads = k, beside, threads
 
     def __call__(self, values: Floats, time: Ints, group: Ints, wanted: Wanted) -> Filled:
         if len(values) == 0:
@@ -102,7 +105,11 @@ class _Regressed:
         series = _Series(values[order], time[order].astype(np.float64), group[order])
         if self.beside is not None:
             series.look_at(*self.beside)
-        return evenly(values, lambda holes, rows: series.samples(place[rows], holes, self.k), wanted)
+
+        def samples(holed: Sequence[tuple[Ints, Ints]]) -> list[Floats]:
+            return series.samples([(holes, place[rows]) for holes, rows in holed], self.k, self.threads)
+
+        return evenly(values, samples, wanted)
 
 
 class _Series:
@@ -125,7 +132,7 @@ class _Series:
         )
         #: The same with what another stream measures meanwhile, and where that is known.
         self.columns, self.known = np.ascontiguousarray(self.whole.T), self.there
-        self.likeness: Floats | None = None
+        self.likeness = np.empty((0, 0))
         self._compare()
 
     def look_at(self, values: Floats, time: Ints) -> None:
@@ -156,45 +163,45 @@ class _Series:
         if len(self.columns) > MOST_SEEN:
             self.likeness = correlations(np.where(self.known, self.columns.T, np.nan))
 
-    def samples(self, rows: Ints, holes: Ints, k: int) -> Floats:
-        """What the holes of some rows, all with the same ones, may be together, (n, k, holes)."""
-        gaps = self.gaps[:, np.concatenate([holes, holes + self.there.shape[1]])]
-        sets, by = self._measured_beside(rows)
-        able = self._able(holes, sets)
+    def samples(self, holed: Sequence[tuple[Ints, Ints]], k: int, threads: int) -> list[Floats]:
+        """What holes of rows that lack just these may be together, (rows, k, holes) of each pair of both."""
+        if not holed:
+            return []
+        lacking = self._lacking
+        holes = np.zeros((len(holed), self.there.shape[1]), np.bool_)
+        for i, (missing, _) in enumerate(holed):
+            holes[i, missing] = True
+        rows, every = [rows for _, rows in holed], [lacking[missing.tobytes()] for missing, _ in holed]
+        first, every_first = np.cumsum([0, *map(len, rows)]), np.cumsum([0, *map(len, every)])
+        together = np.concatenate(rows), np.concatenate(every)
         series = kernels.Series(self.columns, self.time, self.group, self.known)
-        found = np.empty((len(rows), k, len(holes)))
-        missing = kernels.Missing(rows, holes, gaps[rows], able, by, gaps[self._lacking[holes.tobytes()]])
-        kernels.regressed(series, missing, _PENALTIES, found)
-        return found
+        ends = np.cumsum([0, *(len(of) * k * len(missing) for missing, of in holed)])
+        found = np.empty(int(ends[-1]))
+
+        def fill(some: tuple[int, int]) -> None:
+            own, bounds = slice(*some), slice(some[0], some[1] + 1)
+            asked = kernels.Lacking(
+                holes[own],
+                together[0],
+                first[bounds],
+                together[1],
+                every_first[bounds],
+                self.gaps,
+                self.sets,
+                self.set_of,
+                self.likeness,
+            )
+            kernels.regressed(series, asked, _PENALTIES, MOST_SEEN, k, found[ends[some[0]] : ends[some[1]]])
+
+        each = [(i, i + 1) for i in range(len(holed))]
+        Workers(threads).map(fill, each if threads > 1 else [(0, len(holed))])
+        parts = np.split(found, ends[1:-1])
+        return [part.reshape(len(of), k, len(missing)) for part, (missing, of) in zip(parts, holed, strict=True)]
 
     @cached_property
     def _lacking(self) -> dict[bytes, Ints]:
         """The rows that lack the same columns, by these."""
         return {holes.tobytes(): np.sort(rows) for holes, rows in patterns(~self.there)}
-
-    def _able(self, holes: Ints, beside: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which columns to look at: the stream's, but for the holes, and each set beside it; of many the closest."""
-        able = beside.copy()
-        able[:, : self.there.shape[1]] = True
-        able[:, holes] = False
-        if self.likeness is None:
-            return able
-        every = np.arange(able.shape[1])
-        return np.stack([np.isin(every, closest(self.likeness, holes, np.flatnonzero(some))) for some in able])
-
-    def _measured_beside(self, rows: Ints) -> tuple[NDArray[np.bool_], Ints]:
-        """Few sets of columns of another stream (sets, columns), the first one empty, and which each row is filled by.
-
-        Those that many of the rows have are kept; a row that has another one takes the largest of them within it.
-        """
-        if len(self.sets) == 1 and not self.sets.any():
-            return self.sets, np.zeros(len(rows), np.int64)
-        count = np.bincount(self.set_of[rows], minlength=len(self.sets))
-        often = np.argsort(-count, kind="stable")[:_MOST_SETS]
-        kept = np.vstack([np.zeros(self.sets.shape[1], np.bool_), self.sets[often[count[often] > 0]]])
-        within = (kept[None] <= self.sets[:, None]).all(axis=2)
-        best = np.argmax(np.where(within, kept.sum(axis=1) + 1, 0), axis=1)
-        return kept, best[self.set_of[rows]]
 
     def _line(self, columns: Floats, at: Ints, back: Ints, ahead: Ints) -> Floats:
         """Rows of columns predicted from those so many rows before and after; 0 rows: there is none."""

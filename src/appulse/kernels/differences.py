@@ -18,7 +18,8 @@ def of_missing(
 ) -> tuple[Floats, Floats, Ints, Floats]:
     """What samples of rows say of values that were taken out, attribute by attribute: `mean_differences`' arguments.
 
-    Samples of row i are the points from ``first[i]`` on; each attribute is in its ``unit``.
+    Samples of row i are the points from ``first[i]`` on; each attribute is in its ``unit``. Values of each distribution
+    are in order.
     """
     n, d = truth.shape
     taken = np.isnan(masked) & ~np.isnan(truth)
@@ -36,6 +37,8 @@ def of_missing(
                     values[at] = points[j, k] / unit[k]
                     shares[at] = weights[j]
                     at += 1
+                order = begins[hole] + np.argsort(values[begins[hole] : at])
+                values[begins[hole] : at], shares[begins[hole] : at] = values[order], shares[order]
                 real[hole] = truth[i, k] / unit[k]
                 hole += 1
                 begins[hole] = at
@@ -80,26 +83,25 @@ def mean_differences(values: Floats, shares: Floats, first: Ints, truth: Floats,
 def differences_between(
     values: Floats, shares: Floats, first: Ints, others: Floats, of_others: Floats, first_other: Ints, found: Floats
 ) -> None:
-    """Write E|X - Y| into ``found``, of each distribution and another one, as `mean_differences` has them.
+    """Write E|X - Y| into ``found``, of each distribution and another one, as `of_missing` has them, in order.
 
     It is what lies between where one has begun and the other has not: both are gone through in order at once.
     """
     for i in range(len(found)):
         x, w = values[first[i] : first[i + 1]], shares[first[i] : first[i + 1]]
         y, v = others[first_other[i] : first_other[i + 1]], of_others[first_other[i] : first_other[i + 1]]
-        of_x, of_y = np.argsort(x), np.argsort(y)
         a, b, under_x, under_y, total, last = 0, 0, 0.0, 0.0, 0.0, 0.0
         whole_x, whole_y = w.sum(), v.sum()
         while a < len(x) or b < len(y):
-            mine = b == len(y) or (a < len(x) and x[of_x[a]] <= y[of_y[b]])
-            at = x[of_x[a]] if mine else y[of_y[b]]
+            mine = b == len(y) or (a < len(x) and x[a] <= y[b])
+            at = x[a] if mine else y[b]
             if a + b > 0:
                 total += (at - last) * (under_x * (whole_y - under_y) + under_y * (whole_x - under_x))
             last = at
             if mine:
-                under_x += w[of_x[a]]
+                under_x += w[a]
                 a += 1
             else:
-                under_y += v[of_y[b]]
+                under_y += v[b]
                 b += 1
         found[i] = total
