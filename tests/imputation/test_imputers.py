@@ -250,7 +250,7 @@ def test_regression_in_time_on_several_threads_is_that_on_one() -> None:
     for part, same in zip(
         *(vars(fill.fill(rows, np.arange(300), group)).values() for fill in (one, three)), strict=True
     ):
-        np.testing.assert_array_equal(part, same)
+        np.testing.assert_array_equal(part, same_part)
     assert one.meaning() == three.meaning()
 
 
