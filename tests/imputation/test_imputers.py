@@ -247,9 +247,8 @@ def test_regression_in_time_on_several_threads_is_that_on_one() -> None:
     beside = np.cumsum(chance.normal(size=(300, 2)), axis=0), np.arange(300)
     one, three = (ap.TimeRegressionImputer(k=8, beside=beside, threads=n).bind("abcd") for n in (1, 3))
     group = np.zeros(300, np.int64)
-    for part, same in zip(
-        *(vars(fill.fill(rows, np.arange(300), group)).values() for fill in (one, three)), strict=True
-    ):
+    filled, same = (fill.fill(rows, np.arange(300), group) for fill in (one, three))
+    for part, same_part in zip(vars(filled).values(), vars(same).values(), strict=True):
         np.testing.assert_array_equal(part, same_part)
     assert one.meaning() == three.meaning()
 
