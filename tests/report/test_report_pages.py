@@ -379,6 +379,35 @@ def test_the_command_finds_out_what_a_folder_holds(tmp_path: Path) -> None:
     assert report(run / "answers", title="t") == join_page(answers, title="t")
 
 
+def test_the_command_takes_names_and_units(tmp_path: Path) -> None:
+    readings, locations = field()
+    happened, folder = events(readings, locations), tmp_path / "lab"
+    folder.mkdir()
+    readings = readings.append_column("other", readings["heat"])
+    for name, frame in (("events", happened), ("readings", readings), ("locations", locations)):
+        pq.write_table(frame, folder / f"{name}.parquet")
+    units = ("--value", "heat", "--unit", "km", "--value-unit", "K", "--resolution", "1")
+    assert call(folder, *units, "--label", "2=hot").exit_code == 0
+    expected = phenomena_page(
+        happened,
+        readings,
+        locations,
+        title="lab",
+        value="heat",
+        unit="km",
+        value_unit="K",
+        resolution=1.0,
+        labels={2.0: "hot"},
+    )
+    assert (folder / "report.html").read_text("utf-8") == expected
+    unknown = " ".join(call(folder, "--label", "9=warm").output.split())
+    assert "No phenomenon has the value '9'. Values are 0, 1, 2." in unknown
+    assert "--label takes VALUE=TEXT" in call(folder, "--label", "warm").output
+    pq.write_table(matched(), tmp_path / "answers.parquet")
+    refused = " ".join(call(tmp_path, "--unit", "km").output.split())
+    assert "A page of a similarity join has no unit. It takes none of these settings." in refused
+
+
 def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
     assert "is no folder" in call(tmp_path / "nowhere").output
     (tmp_path / "notes.txt").touch()
@@ -386,11 +415,17 @@ def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
     assert (told.exit_code, "there is notes.txt" in told.output) == (2, True)
     (tmp_path / "answers.parquet").write_text("no Parquet")
     assert "cannot be read:" in call(tmp_path).output
-    for column, others in (("closest_time", "readings"), ("phenomenon", "readings and locations"), ("since", "fences")):
-        folder = tmp_path / column
+    for columns, said in (
+        (("left_key", "closest_time"), "are drawn with readings"),
+        (("phenomenon", "kind"), "are drawn with readings and locations"),
+        (("query", "since"), "are drawn with fences"),
+        (("query", "key", "start", "end"), "holds visits to fences, which are drawn with fences and readings"),
+        (("window", "count"), "holds rows with window, count, of which there is no page"),
+    ):
+        folder = tmp_path / columns[-1]
         folder.mkdir()
-        pq.write_table(pa.table({"left_key": [1], column: [0.0]}), folder / "batch-0000000000.parquet")
-        assert f"are drawn with {others}" in " ".join(call(folder).output.split())
+        pq.write_table(pa.table({column: [0.0] for column in columns}), folder / "batch-0000000000.parquet")
+        assert said in " ".join(call(folder).output.split())
     pq.write_table(matched(), tmp_path / "answers.parquet")
     failed = call(tmp_path, "--out", tmp_path / "no" / "page.html")
     assert (failed.exit_code, "cannot be written" in failed.output) == (1, True)

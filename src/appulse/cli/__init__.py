@@ -46,7 +46,11 @@ EXAMPLES = {
         "appulse match rules.csv rows.csv --json",
     ),
     discover: ("appulse discover history.parquet --out rules.toml", "appulse discover history.csv --score"),
-    report: ("appulse report out/cabs/pairs", "appulse report out/fences --out page.html --title Harbour"),
+    report: (
+        "appulse report out/cabs/pairs",
+        "appulse report out/fences --out page.html --title Harbour",
+        "appulse report out/smog --resolution 50 --unit km --value-unit ug/m3",
+    ),
     demo: ("appulse demo", "appulse demo aircraft"),
     doctor: ("appulse doctor", "appulse doctor --deep --json"),
     pack: ("appulse pack appulse.tar.gz",),

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from appulse.cli.console import errors_reported
-from appulse.errors import StorageError
+from appulse.errors import BadArgument, StorageError
 from appulse.model.sizes import size
 
 __all__ = ["report"]
@@ -22,16 +22,29 @@ def report(
         Path | None, typer.Option(help="The page; default: report.html in the folder.", show_default=False)
     ] = None,
     title: Annotated[str | None, typer.Option(help="Default: the folder's name.", show_default=False)] = None,
+    unit: Annotated[str, typer.Option(help="The unit of places.", show_default=False)] = "",
+    value: Annotated[
+        str | None, typer.Option(help="Of phenomena: the column of the readings.", show_default=False)
+    ] = None,
+    value_unit: Annotated[str, typer.Option(help="Of phenomena: the unit of the values.", show_default=False)] = "",
+    resolution: Annotated[
+        float | None, typer.Option(help="Of phenomena: the width of bins.", show_default=False)
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="Of phenomena: VALUE=TEXT, what a value is called; may be repeated.", show_default=False),
+    ] = None,
     *,
     json: Annotated[bool, typer.Option("--json", help="The page's path and size as JSON.")] = False,
 ) -> None:
     """Write a self-contained HTML page of phenomena, encounters, visits to fences, or of a similarity join's run."""
     console = Console(highlight=False, soft_wrap=True)
     with errors_reported(console):
-        from appulse.report.directory import place
+        from appulse.report.directory import Shown, place
         from appulse.report.directory import report as page_of
 
-        page = page_of(directory, title=title)
+        shown = Shown(unit, value, value_unit, resolution, _labels(label or []))
+        page = page_of(directory, title=title, shown=shown)
         file = out or place(directory)
         try:
             file.write_text(page, encoding="utf-8")
@@ -41,3 +54,13 @@ def report(
             typer.echo(js.dumps({"page": str(file), "bytes": len(page.encode())}))
             return
         console.print(f"The page, {size(len(page.encode()))}: {file}", markup=False)
+
+
+def _labels(given: list[str]) -> dict[str, str]:
+    found = {}
+    for one in given:
+        value, equals, text = one.partition("=")
+        if not (value and equals and text):
+            raise BadArgument(f"--label takes VALUE=TEXT, as in 3=warm, and got {one!r}.")
+        found[value] = text
+    return found

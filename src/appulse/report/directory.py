@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,17 +17,18 @@ from appulse.report.field_page import phenomena_page
 from appulse.report.join_page import join_page
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["place", "report"]
+__all__ = ["Shown", "place", "report"]
 
 EVENTS, ANSWERS = ("events", "regions"), ("answers", "pairs", "matches")
 ENCOUNTERS, VISITS = ("encounters",), ("visits", "fence_events")
-#: What is drawn with other frames, by a column that nothing else has: the results, their file, and the frames.
+#: What is drawn with other frames, by columns that nothing else has: the results, their file, and the frames.
 _WITH_OTHERS = {
-    "closest_time": ("encounters", "encounters", "readings"),
-    "phenomenon": ("phenomena", "events", "readings and locations"),
-    "since": ("events of fences", "fence_events", "fences and readings"),
+    ("closest_time",): ("encounters", "encounters", "readings"),
+    ("phenomenon",): ("phenomena", "events", "readings and locations"),
+    ("since",): ("events of fences", "fence_events", "fences and readings"),
+    ("query", "start", "end"): ("visits to fences", "visits", "fences and readings"),
 }
 LARGE = ("pairs",)  # columns of answers that no page needs
 HELP = (
@@ -39,29 +41,61 @@ HELP = (
 )
 
 
-def report(directory: str | Path, *, title: str | None = None, note: str = "") -> str:
+@dataclass(frozen=True)
+class Shown:
+    """Names and units that files do not have.
+
+    ``unit`` is that of places. Of phenomena alone: the column ``value`` of the readings and its ``value_unit``, the
+    ``resolution`` (width of bins), and ``labels``, texts by value.
+    """
+
+    unit: str = ""
+    value: str | None = None
+    value_unit: str = ""
+    resolution: float | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def settings(self, page: str, *applicable: str) -> dict[str, Any]:
+        """Those given, of the applicable ones; `BadArgument` for another one that is given."""
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        given = {name: value for name, value in given.items() if value not in ("", None, {})}
+        if unfit := [name for name in given if name not in applicable]:
+            known = f"It takes {', '.join(applicable)}" if applicable else "It takes none of these settings"
+            raise BadArgument(f"A page of {page} has no {unfit[0].replace('_', ' ')}. {known}.")
+        return given
+
+
+def report(directory: str | Path, *, title: str | None = None, note: str = "", shown: Shown | None = None) -> str:
     """The page of what a folder holds: phenomena, encounters, visits to fences, or a similarity join's run.
 
-    ``title`` is by default the folder's name. Raises `BadArgument` where something is missing or unreadable.
+    ``title`` is by default the folder's name; ``shown`` has names and units. Raises `BadArgument` where something is
+    missing or unreadable, and for a setting that the page does not have.
     """
+    shown = shown or Shown()
     folder = Path(directory)
     if not folder.is_dir():
         raise BadArgument(f"{folder} is no folder. Name one that holds results. {HELP}")
     named = title or folder.resolve().name
     if (events := _first(folder, EVENTS)) is not None:
         readings, locations = (_needed(folder, name) for name in ("readings", "locations"))
-        return phenomena_page(_table(events), _table(readings), _table(locations), title=named, note=note)
+        settings = shown.settings("phenomena", *(each.name for each in fields(shown)))
+        happened = _table(events)
+        settings["labels"] = _labels(happened, shown.labels)
+        return phenomena_page(happened, _table(readings), _table(locations), title=named, note=note, **settings)
     if (met := _first(folder, ENCOUNTERS)) is not None:
         left = _first(folder, ("left",))
         names = ("readings",) if left is None else ("left", "right")
-        return encounters_page(_table(met), *(_table(_needed(folder, name)) for name in names), title=named, note=note)
+        frames = [_table(_needed(folder, name)) for name in names]
+        return encounters_page(_table(met), *frames, title=named, note=note, **shown.settings("encounters", "unit"))
     if (visits := _first(folder, VISITS)) is not None:
         fences, readings = (_table(_needed(folder, name)) for name in ("fences", "readings"))
-        return fences_page(_table(visits), fences, readings, title=named, note=note)
+        settings = shown.settings("visits to fences", "unit")
+        return fences_page(_table(visits), fences, readings, title=named, note=note, **settings)
     answers = _first(folder, ANSWERS) or (folder if _parts(folder) else None)
     if answers is None:
         there = ", ".join(sorted(path.name for path in folder.iterdir())[:20]) or "nothing"
         raise BadArgument(f"{folder} holds no results; there is {there}. {HELP}")
+    shown.settings("a similarity join")
     pairs = _table(answers)
     if answers == folder:
         _refuse_others(folder, pairs.column_names)
@@ -78,14 +112,26 @@ def report(directory: str | Path, *, title: str | None = None, note: str = "") -
     )
 
 
+def _labels(events: pa.Table, labels: Mapping[str, str]) -> dict[Any, str]:
+    """Texts by the values of events, of texts by how these are written."""
+    values = events["value"].unique().to_pylist() if labels and "value" in events.column_names else []
+    written = {f"{value:.6g}" if isinstance(value, float) else str(value): value for value in values}
+    if unknown := [name for name in labels if name not in written]:
+        known = ", ".join(sorted(written)[:20]) or "missing"
+        raise BadArgument(f"No phenomenon has the value {unknown[0]!r}. Values are {known}.")
+    return {written[name]: text for name, text in labels.items()}
+
+
 def _refuse_others(folder: Path, columns: Sequence[str]) -> None:
-    """Raise `BadArgument` for results that are drawn with other frames, which are not in their folder."""
-    for column, (what, name, others) in _WITH_OTHERS.items():
-        if column in columns:
+    """Raise `BadArgument` for results that are drawn with frames that are not in their folder, or not at all."""
+    for own, (what, name, others) in _WITH_OTHERS.items():
+        if set(own) <= set(columns):
             raise BadArgument(
                 f"{folder} holds {what}, which are drawn with {others}. Give a folder that holds both: the {what} as "
                 f"{name}.parquet or in a folder of that name, and {others} likewise."
             )
+    if "left_key" not in columns:
+        raise BadArgument(f"{folder} holds rows with {', '.join(columns)}, of which there is no page. {HELP}")
 
 
 def place(directory: str | Path) -> Path:
