@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.kernels.cells import CellRows, CloseRule, close_rows, packed_order, take_rows, wide_order
+from appulse.kernels.cells import CellRows, CloseRule, close_rows, packed_order, wide_order
 from appulse.model.uncertainty import in_closed_form
 from appulse.model.workers import Workers
 from appulse.operators import cell_order, whole
+from appulse.operators.cell_order import in_order
 from tests.helpers import naive, strategies
 
 NORMAL = ("exact", "gaussian", "gaussians", "covariance")
@@ -266,9 +267,9 @@ def test_codes_are_sorted_as_numpy_sorts_them(codes: list[int]) -> None:
     wider, order = wide_order(given << 30, 60)
     assert order.tolist() == expected.tolist()
     assert wider.tolist() == (given[expected] << 30).tolist()
-    rows, out = np.arange(2.0 * len(codes)).reshape(-1, 2), np.empty((len(codes), 2))
-    take_rows(rows, order, out)
-    assert out.tolist() == rows[expected].tolist()
+    for shape in ((), (1,), (2,), (3,), (4,)):
+        rows = np.random.default_rng(0).random((len(codes), *shape))
+        assert in_order(rows, order).tolist() == rows[expected].tolist()
 
 
 def test_candidates_go_on_where_there_was_no_room() -> None:

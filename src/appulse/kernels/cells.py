@@ -158,22 +158,11 @@ def wide_order(code: Ints, bits: int) -> tuple[Ints, Ints]:
 
 
 @kernel
-def take_rows(rows: Floats, order: Ints, out: Floats) -> None:
-    """The rows in another order; of one and three coordinates without a loop over so few."""
-    d = rows.shape[1]
-    if d == 1:
-        for i in range(len(order)):
-            out[i, 0] = rows[order[i], 0]
-        return
-    if d == 3:
-        for i in range(len(order)):
-            row = order[i]
-            out[i, 0], out[i, 1], out[i, 2] = rows[row, 0], rows[row, 1], rows[row, 2]
-        return
+def take_triples(rows: Floats, order: Ints, out: Floats) -> None:
+    """Rows of three coordinates in another order; NumPy copies each by a call."""
     for i in range(len(order)):
         row = order[i]
-        for k in range(d):
-            out[i, k] = rows[row, k]
+        out[i, 0], out[i, 1], out[i, 2] = rows[row, 0], rows[row, 1], rows[row, 2]
 
 
 @inlined_kernel

@@ -17,6 +17,7 @@ from appulse.kernels.cells import (
     close_rows,
     extremes,
     packed_order_in,
+    take_triples,
     wide_order,
 )
 from appulse.model.room import room
@@ -231,6 +232,16 @@ def _pays(tables: Sequence[PlacedRows], reach: NDArray[np.float64], window: int)
 def spread_rows(n: int, many: int) -> NDArray[np.int64]:
     """Some rows of ``n``, evenly spread."""
     return np.unique(np.linspace(0, n - 1, many).astype(np.int64))
+
+
+def in_order(column: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
+    """The rows of a column in another order."""
+    out = room((len(order), *column.shape[1:]), column.dtype)
+    if column.shape[1:] == (3,):
+        take_triples(column, order, out)
+    else:
+        np.take(column, order, axis=0, out=out, mode="clip")  # in another mode NumPy takes a copy
+    return out
 
 
 def moved(column: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:

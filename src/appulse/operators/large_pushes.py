@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from appulse.kernels.cells import CellRows, CloseRule, take_rows
-from appulse.model.room import room
+from appulse.kernels.cells import CellRows, CloseRule
 from appulse.operators.cell_order import (
     Laid,
     PlacedRows,
+    in_order,
     lay_out,
     limit_of,
     moved,
@@ -169,9 +169,7 @@ class LargePush:
         rows, own, begin = given
         code, order = self._laid.order(rows)
         end, differ = begin + len(order), self._stores[own].differ.view
-        time = np.take(rows.time, order, out=room(len(order), np.int64), mode="clip")
-        centre = room(rows.centre.shape)
-        take_rows(rows.centre, order, centre)
+        time, centre = in_order(rows.time, order), in_order(rows.centre, order)
         columns = CellRows(code, time, centre, moved(rows.extent, order), moved(differ[begin:end], order))
         return _Sorted(columns, order + begin if begin else order)
 

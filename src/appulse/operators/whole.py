@@ -20,7 +20,6 @@ from appulse.kernels.cells import (
     Labelled,
     PairColumns,
     close_points,
-    take_rows,
 )
 from appulse.kernels.grid import squared_distances
 from appulse.model.room import room
@@ -28,6 +27,7 @@ from appulse.operators.audit import Noted, chosen
 from appulse.operators.cell_order import (
     Laid,
     PlacedRows,
+    in_order,
     is_one,
     lay_out,
     limit_of,
@@ -338,9 +338,7 @@ def _reordered(table: TableRows, order: NDArray[np.int64]) -> TableRows:
     wide = {"spread": given.spread, "covariance": given.covariance}
     done |= {name: column for name, column in wide.items() if all(map(is_one, column.T))}
     done["key"] = given.key
-    done["time"] = np.take(given.time, order, out=room(len(order), np.int64), mode="clip")  # else NumPy takes a copy
-    done["centre"] = room(given.centre.shape)
-    take_rows(given.centre, order, done["centre"])
+    done["time"], done["centre"] = in_order(given.time, order), in_order(given.centre, order)
     nothing: dict[str, Any] = dict.fromkeys(done)
     rows = replace(replace(given, **nothing).take(order), **done)
     extent = rows.reach if table.extent is given.reach else moved(table.extent, order)
