@@ -24,6 +24,7 @@ from appulse.kernels.moments import Summaries, attained_radius, shapes, summaris
 from appulse.kernels.one_dimension import refine_line
 from appulse.kernels.refine import refine
 from appulse.model.batch import runs_at
+from appulse.model.columns import rows_of
 from appulse.model.points import ball_points, normal_points
 from tests.helpers import geodesics, naive
 
@@ -33,6 +34,33 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NONE = np.empty(0, np.int64)
+
+
+# --- columns ----------------------------------------------------------------------------------------------------
+
+WHOLE = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+@given(st.lists(WHOLE, max_size=40))
+def test_words_of_whole_numbers_are_in_their_order_and_come_back(numbers: list[int]) -> None:
+    values = np.array(numbers, np.int64)
+    words, ends, back = np.empty(len(values), np.uint64), np.empty(len(values) + 1, np.int64), np.empty_like(values)
+    strings.to_words(values, words, ends)
+    raw = [words[i].tobytes() for i in range(len(words))]
+    assert raw == [(number + (1 << 63)).to_bytes(8, "big") for number in numbers]
+    assert ends.tolist() == [8 * i for i in range(len(values) + 1)]
+    strings.from_words(words, back)
+    assert back.tolist() == numbers
+
+
+@given(st.integers(1, 4), st.integers(0, 9), st.sampled_from([0.0, math.nan, math.inf, -math.inf, 1.7e308]), st.data())
+def test_columns_become_rows_and_are_looked_at(d: int, n: int, value: float, data: st.DataObject) -> None:
+    columns = np.random.default_rng(n).random((d, n))
+    if n:
+        columns[data.draw(st.integers(0, d - 1)), data.draw(st.integers(0, n - 1))] = value
+    rows, good = rows_of(list(columns))
+    np.testing.assert_array_equal(rows, columns.T)
+    assert good == np.isfinite(columns).all()
 
 
 # --- points -----------------------------------------------------------------------------------------------------

@@ -291,6 +291,9 @@ def test_keys_of_any_type_come_back_from_their_bytes(kind: pa.DataType, values: 
     """In the type they had, none or many of them."""
     array = pa.array(values, kind)
     assert decode(canonical(array), kind).equals(array)
+    bytes_of = canonical(array)
+    moved = np.frombuffer(b"." + bytes_of.data.tobytes(), np.uint8)[1:]  # as in a message, at any address
+    assert decode(Bytes(bytes_of.offsets, moved), kind).equals(array)
     empty = decode(canonical(pa.array([], kind)), kind)
     assert len(empty) == 0
     assert empty.type == kind

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from appulse.kernels.arrays import ByteArray, Flags, Floats, Hashes, Ints, RowPairs, Whole
 
+_SIGN = np.uint64(1 << 63)
 # So many names are looked up together; in a table of so many slots or fewer, each by itself.
 _AHEAD, _LARGE = 16, 1 << 14
 # So many runs ahead of the one at hand are fetched from memory.
@@ -67,6 +68,31 @@ def are_words(offsets: Ints) -> bool:
     for i in range(len(offsets) - 1):
         others += offsets[i + 1] - offsets[i] != 8
     return others == 0
+
+
+@kernel
+def to_words(values: Ints, words: Hashes, ends: Ints) -> None:
+    """Whole numbers as strings of eight bytes in the same order, and where each begins; in one pass."""
+    ends[0] = 0
+    for i in range(len(values)):
+        words[i] = _turned(np.uint64(values[i]) ^ _SIGN)
+        ends[i + 1] = 8 * (i + 1)
+
+
+@kernel
+def from_words(words: Hashes, values: Ints) -> None:
+    """The whole numbers that `to_words` made strings of."""
+    for i in range(len(values)):
+        values[i] = np.int64(_turned(words[i]) ^ _SIGN)
+
+
+@inlined_kernel
+def _turned(word: np.uint64) -> np.uint64:
+    """The bytes of a word in reverse; LLVM makes one instruction of it."""
+    low, high = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
+    word = ((word & low) << np.uint64(8)) | ((word >> np.uint64(8)) & low)
+    word = ((word & high) << np.uint64(16)) | ((word >> np.uint64(16)) & high)
+    return (word << np.uint64(32)) | (word >> np.uint64(32))
 
 
 @kernel

@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 
 from appulse.arguments import shown
 from appulse.errors import BadArgument, nearest
+from appulse.model.room import room
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -73,6 +74,19 @@ def floats(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
     if not pa.types.is_float64(array.type):
         array = array.cast(pa.float64(), safe=False)
     return np.asarray(array.to_numpy(zero_copy_only=False), np.float64)
+
+
+def rows_of(columns: Sequence[NDArray[np.float64]]) -> tuple[NDArray[np.float64], bool]:
+    """Columns as rows (n, d), and whether all of them are finite."""
+    from appulse.kernels.centres import pairs, triples  # Numba takes long to import
+
+    rows = room((len(columns[0]), len(columns)))
+    if len(columns) in (2, 3):
+        write: Callable[..., bool] = pairs if len(columns) == 2 else triples
+        return rows, write(*columns, rows)
+    for k, column in enumerate(columns):
+        rows[:, k] = column
+    return rows, bool(np.isfinite(rows).all())
 
 
 def _decimals(array: pa.Array) -> NDArray[np.float64]:

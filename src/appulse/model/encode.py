@@ -15,7 +15,7 @@ from appulse.model import geography, structs, uncertainty
 from appulse.model.batch import Batch, Ragged
 from appulse.model.canonical import filled_rows
 from appulse.model.carried import with_carried
-from appulse.model.columns import chunk, floats, held, is_numeric, lengths, nulls, plain_types, plain_values
+from appulse.model.columns import chunk, floats, held, is_numeric, lengths, nulls, plain_types, plain_values, rows_of
 from appulse.model.covariance import checked_deviations, checked_spread, moved, widest
 from appulse.model.defects import (
     Defects,
@@ -34,7 +34,7 @@ from appulse.model.objects import Objects, contents
 from appulse.model.points import ball_points, normal_points
 from appulse.model.positions import EARTHS, checked_positions, degrees_around, given_degrees
 from appulse.model.reach import normal_quantile
-from appulse.model.room import full, room
+from appulse.model.room import full
 from appulse.model.scaling import scaled_spread
 from appulse.model.strings import Labels
 from appulse.model.strings import encode as canonical
@@ -265,11 +265,9 @@ def _check_values(table: pa.Table, encoding: Encoding, defects: Defects) -> Valu
 
 
 def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Defects) -> Values:
-    centre = room((len(table), len(model.columns)))
-    for k, c in enumerate(model.columns):
-        centre[:, k] = floats(table[c])
-    finite = np.isfinite(centre)
-    if not finite.all():  # along rows it costs far more, and is rarely needed
+    centre, good = rows_of([floats(table[c]) for c in model.columns])
+    if not good:
+        finite = np.isfinite(centre)
         defects.mark(
             ~finite.all(axis=1),
             why.NON_FINITE,

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from appulse.kernels.strings import from_words, to_words
 from appulse.model.batch import SHARED, Batch, Ragged
 from appulse.model.room import room, steps
 
@@ -75,6 +76,10 @@ def encode(array: pa.Array, *, signed_zero: bool = False) -> Bytes:
     ``signed_zero`` it comes before 0.0, and out again as it was.
     """
     kind = array.type
+    if _is_whole(kind):
+        whole, words, ends = _as_int64(array), room(len(array), np.uint64), room(len(array) + 1, np.int64)
+        to_words(np.asarray(whole, np.int64), words, ends)
+        return Bytes(ends, words.view(np.uint8))
     bits = order_bits(array, signed_zero=signed_zero)
     if bits is not None:
         turned = room(len(bits), ">u8")
@@ -106,9 +111,7 @@ def encode(array: pa.Array, *, signed_zero: bool = False) -> Bytes:
 def decode(strings: Bytes, kind: pa.DataType) -> pa.Array:
     """The Arrow array of type ``kind`` whose canonical bytes these are."""
     if is_scalar(kind):
-        bits = room(len(strings), np.uint64)
-        bits[:] = strings.data.view(">u8")
-        return from_order_bits(bits, kind)
+        return _scalars(strings, kind)
     if pa.types.is_dictionary(kind):
         return decode(strings, kind.value_type)
     if pa.types.is_string(kind) and strings.offsets[-1] <= _MOST_INT32:
@@ -139,6 +142,16 @@ def decode(strings: Bytes, kind: pa.DataType) -> pa.Array:
         return _from_nested_rows(strings.to_list(), kind)
     field = pa.schema([("", kind)])
     return pa.concat_arrays([pa.ipc.read_record_batch(pa.py_buffer(raw), field).column(0) for raw in strings.to_list()])
+
+
+def _scalars(strings: Bytes, kind: pa.DataType) -> pa.Array:
+    if _is_whole(kind):
+        values = room(len(strings), np.int64)
+        from_words(strings.data.view(np.uint64), values)
+        return _from_int64(values, kind)
+    bits = room(len(strings), np.uint64)
+    bits[:] = strings.data.view(">u8")
+    return from_order_bits(bits, kind)
 
 
 def _nested_rows(array: pa.Array, *, signed_zero: bool) -> list[bytes]:
@@ -222,8 +235,12 @@ def order_bits(array: pa.Array, *, signed_zero: bool = False) -> NDArray[np.uint
     if pa.types.is_uint64(kind):
         return np.asarray(array).astype(np.uint64)
     whole: NDArray[np.int64] = np.asarray(_as_int64(array), np.int64)
-    turned: NDArray[np.uint64] = np.bitwise_xor(whole.view(np.uint64), _SIGN, out=room(len(whole), np.uint64))
-    return turned
+    return np.bitwise_xor(whole.view(np.uint64), _SIGN)
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    """Whether values of this type are whole numbers of at most 63 bits and a sign."""
+    return is_scalar(kind) and not pa.types.is_floating(kind) and not pa.types.is_uint64(kind)
 
 
 def _as_int64(array: pa.Array) -> pa.Array:
@@ -244,7 +261,12 @@ def from_order_bits(bits: NDArray[np.uint64], kind: pa.DataType) -> pa.Array:
         return values if kind == values.type else values.cast(kind)
     if pa.types.is_uint64(kind):
         return pa.array(bits)
-    whole = pa.array(np.bitwise_xor(bits, _SIGN, out=room(len(bits), np.uint64)).view(np.int64))
+    return _from_int64(np.bitwise_xor(bits, _SIGN).view(np.int64), kind)
+
+
+def _from_int64(values: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+    """What `_as_int64` made whole numbers of."""
+    whole = pa.array(values)
     if pa.types.is_temporal(kind):
         return whole.cast(pa.int32()).view(kind) if kind.bit_width == 32 else whole.view(kind)
     return whole if kind == whole.type else whole.cast(kind)
