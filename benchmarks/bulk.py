@@ -13,7 +13,8 @@ after a first run of each: of five runs, or three if these take a second or more
 * ``bulk_vs_best_min``: the least of the same over 1, 10 and 100 points a unit and 1 to 3 dimensions, 2 x 200,000
   points, and partners of each in that measure.
 * ``bulk_gaussian_of_exact``: our time with normal errors over our time with exact points.
-* ``two_threads``: the time of one thread over that of two, by the wall.
+* ``two_threads``: the time of one thread over that of two, by the wall. ``two_threads_of_copies`` is the same of two
+  copies of 8 MB by NumPy, which shows what the machine's memory allows.
 * ``rss_of_window``: the peak memory of a process that joins two tables of ten windows of 500,000 rows from files by
   ``ap.stream_batches``, over that of one that joins tables of one.
 * ``spark_batch_vs_sedona``: on Spark, 2 x 1,000,000 points of a unit square, 400 a second, within 0.002 and 10 seconds,
@@ -49,6 +50,7 @@ import pyarrow.parquet as pq
 from scipy.spatial import cKDTree
 
 import appulse as ap
+from appulse.model.workers import Workers
 from benchmarks.aside import Beside, aside
 from benchmarks.harness import arguments, report, say, scratch
 
@@ -214,15 +216,25 @@ def threads() -> Figures:
     case = Case(points(500_000, 2, 10.0, 0), points(500_000, 2, 10.0, 1), 2, 2.0 * _SPAN)
     if not join(case).equals(join(case, threads=2)):
         raise RuntimeError("two threads answer in other bytes than one")
-    took: dict[int, list[float]] = {1: [], 2: []}
+    arrays = [(np.ones(1 << 20), np.ones(1 << 20)) for _ in range(2)]
+
+    def copied(pair: tuple[NDArray[np.float64], NDArray[np.float64]]) -> None:
+        for _ in range(32):
+            np.copyto(*pair)
+
+    calls: dict[str, Callable[[int], object]] = {
+        "two_threads": lambda many: join(case, threads=many),
+        "two_threads_of_copies": lambda many: Workers(many).map(copied, arrays),
+    }
+    took: dict[tuple[str, int], list[float]] = {(name, many): [] for name in calls for many in (1, 2)}
     for _ in range(9):
-        for many, times in took.items():
+        for (name, many), times in took.items():
             begun = time.perf_counter()
-            join(case, threads=many)
+            calls[name](many)
             times.append(time.perf_counter() - begun)
-    one, two = (min(times) for times in took.values())
-    say(f"one thread {one:.3f} s, two {two:.3f} s")
-    return {"two_threads": one / two}
+    best = {each: min(times) for each, times in took.items()}
+    say(f"one thread {best['two_threads', 1]:.3f} s, two {best['two_threads', 2]:.3f} s")
+    return {name: best[name, 1] / best[name, 2] for name in calls}
 
 
 def on_spark(folder: Path) -> Figures:

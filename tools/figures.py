@@ -70,6 +70,7 @@ RUNS = (
             "bulk_vs_best_min": ("the least of it over densities 1 to 100 and 1 to 3 dimensions", "≥ 1"),
             "bulk_gaussian_of_exact": ("our time with normal errors / of exact points", "≤ 1.5"),
             "two_threads": ("time of one thread / of two", "≥ 1.6"),
+            "two_threads_of_copies": ("the same of two copies of 8 MB by NumPy", "—"),
             "spark_batch_vs_sedona": (
                 "time of Sedona on Spark, time slots folded into x / ours, 2 x 1,000,000 points, Parquet to Parquet",
                 "≥ 2.5",

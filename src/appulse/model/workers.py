@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
+from threading import Thread
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -27,13 +29,31 @@ class Workers:
 
     def map(self, do: Callable[[T], R], parts: Sequence[T]) -> list[R]:
         """What ``do`` makes of each part, in the order of the parts; the first that raises stops the rest."""
-        if self.threads == 1 or len(parts) < 2:
+        many = min(self.threads, len(parts))
+        if many < 2:
             return [do(part) for part in parts]
-        # Made for each call: threads do not outlive a fork, and starting one takes less than a tenth of a millisecond.
-        with ThreadPoolExecutor(min(self.threads, len(parts))) as pool:
-            under_way = [pool.submit(do, part) for part in parts]
-            try:
-                return [one.result() for one in under_way]
-            finally:
-                for one in under_way:
-                    one.cancel()
+        waiting, made, failed = deque(enumerate(parts)), dict[int, R](), dict[int, BaseException]()
+
+        def work() -> None:
+            with suppress(IndexError):  # another thread took the last one
+                while waiting and not failed:
+                    i, part = waiting.popleft()
+                    try:
+                        made[i] = do(part)
+                    except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
+                        failed[i] = error
+
+        # Made for each call, as threads do not outlive a fork. The caller's is one of them: to start one takes longer
+        # than some parts do.
+        others = [Thread(target=work) for _ in range(many - 1)]
+        for one in others:
+            one.start()
+        try:
+            work()
+            for one in others:
+                one.join()
+        finally:
+            waiting.clear()
+        if failed:
+            raise failed[min(failed)]
+        return [made[i] for i in range(len(parts))]

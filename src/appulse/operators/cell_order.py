@@ -66,7 +66,7 @@ class Laid:
     """The cells of a join: the bits of their codes, how far apart neighbours' codes are, and their least side.
 
     Rows that are not farther apart than ``near`` are in neighbouring cells. No two rows of an answer are farther apart
-    than ``limit`` and their extents.
+    than ``limit`` and their extents; ``points``: no row has one.
     """
 
     layout: Layout
@@ -75,6 +75,7 @@ class Laid:
     side: float
     near: float
     limit: float
+    points: bool
 
     def order(self, rows: PlacedRows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The codes of the rows' cells in order, and the place of each among the rows."""
@@ -153,13 +154,13 @@ def limit_of(plan: JoinPlan, d: int) -> float | None:
 
 def lay_out(plan: JoinPlan, tables: Sequence[PlacedRows], limit: float, workers: Workers) -> Laid | None:
     """Cells as wide as two rows can be apart; None where some rows are far larger than others, or far too far away."""
-    largest = [float(table.extent.max()) for table in tables]
+    ends = workers.map(_ends, tables)
+    largest = [one.extent for one in ends]
     for table, most in zip(tables, largest, strict=True):
         if most > 0.0 and most > _LARGE * float(np.quantile(table.extent, 0.9)):
             return None
     pair = sorted(largest * 2)[-2:]
     span = limit + (math.hypot(*pair) if plan.fewer_than and joint_extents(plan) else sum(pair))
-    ends = workers.map(_ends, tables)
     low, high = np.min([one.low for one in ends], axis=0), np.max([one.high for one in ends], axis=0)
     if not np.isfinite(high - low).all() or span == np.inf:
         return None
@@ -190,7 +191,8 @@ def lay_out(plan: JoinPlan, tables: Sequence[PlacedRows], limit: float, workers:
     strides = [math.prod(lines[k + 1 :]) for k in range(len(lines))]
     layout = Layout(dims, low[dims], 1.0 / sides[dims], width, first, slot, lines[0], rim)
     side = float(sides[dims].min())
-    return Laid(layout, bits, strides, side, max(plan.limit, side * (1.0 - 2e-8) - float(blur.max())), limit)
+    near = max(plan.limit, side * (1.0 - 2e-8) - float(blur.max()))
+    return Laid(layout, bits, strides, side, near, limit, points=max(largest) == 0.0)
 
 
 def _facing(earth: Earth, low: NDArray[np.float64], high: NDArray[np.float64]) -> list[int]:
@@ -201,19 +203,21 @@ def _facing(earth: Earth, low: NDArray[np.float64], high: NDArray[np.float64]) -
 
 
 class _Ends(NamedTuple):
-    """The least and greatest coordinates and times of a table, and its greatest group."""
+    """The least and greatest coordinates and times of a table, and its greatest group and extent."""
 
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     first: int
     last: int
     group: int
+    extent: float
 
 
 def _ends(table: PlacedRows) -> _Ends:
     low, high = np.empty((2, table.centre.shape[1]))
     extremes(table.centre, low, high)
-    return _Ends(low, high, int(table.time.min()), int(table.time.max()), int(table.group.max()))
+    time, group, extent = table.time, table.group, table.extent
+    return _Ends(low, high, int(time.min()), int(time.max()), int(group.max()), float(extent.max()))
 
 
 def _pays(tables: Sequence[PlacedRows], reach: NDArray[np.float64], window: int) -> bool:

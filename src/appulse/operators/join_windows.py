@@ -13,6 +13,7 @@ from appulse.model.covariance import widest
 from appulse.model.encode import sampled
 from appulse.model.objects import Objects
 from appulse.model.uncertainty import Model, in_closed_form
+from appulse.model.workers import Workers
 from appulse.operators.answers import NO_ANSWERS, Answers, OpenPairs
 from appulse.operators.arrivals import Arrivals
 from appulse.operators.cost import UNKNOWN, Choice
@@ -94,17 +95,20 @@ class JoinWindows:
         """What is known of the rows in uncertain windows."""
         return self._present.known
 
-    def hold(self, tables: Sequence[TableRows]) -> list[WindowBuffer]:
-        """Hold whole tables, one a stream, as they are; who calls it finds the candidates."""
-        self._stores = [
-            WindowBuffer.of_table(
+    def hold(self, tables: Sequence[TableRows], workers: Workers) -> list[WindowBuffer]:
+        """Hold whole tables, one a stream, as they are; the caller finds the candidates."""
+
+        def held(table: TableRows) -> WindowBuffer:
+            return WindowBuffer.of_table(
                 table,
                 self._differs.of(table.rows.differ, len(table.rows)),
                 paired=self.partners is not None,
                 counted=0 if self.partners is None else self.partners.counted,
             )
-            for table in tables
-        ]
+
+        # Labels are numbered as they come.
+        alone = any(table.rows.differ is not None for table in tables)
+        self._stores = (Workers() if alone else workers).map(held, tables)
         return self._stores
 
     def groups_of(self, objects: Objects) -> NDArray[np.int64]:

@@ -113,7 +113,6 @@ class LargePush:
         old: Sequence[int],
     ) -> None:
         self._join, self._stores, self._laid = join, stores, laid
-        self._points = not any(rows.extent.any() for rows, *_ in given)
         done = join.workers.map(self._sorted, given)
         parts = {(own, begin >= old[own]): rows for (_, own, begin), rows in zip(given, done, strict=True)}
         n = range(len(stores))
@@ -154,7 +153,7 @@ class LargePush:
         """The candidates of some rows of the push."""
         windows, plan = self._join.windows_of, self._join.plan
         rule = CloseRule(
-            self._laid.limit, windows[side.right], windows[side.left], side.own, self._points, plan.check_differ
+            self._laid.limit, windows[side.right], windows[side.left], side.own, self._laid.points, plan.check_differ
         )
         strips = self._laid.strips(1, slot=False, own=side.own)
         rows, many = (side.new.rows, side.others.rows), max(1 << 12, 2 * (end - begin))

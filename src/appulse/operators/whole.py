@@ -22,7 +22,8 @@ from appulse.kernels.cells import (
     close_points,
 )
 from appulse.kernels.grid import squared_distances
-from appulse.model.room import room
+from appulse.model.room import full, room
+from appulse.model.workers import Workers
 from appulse.operators.audit import Noted, chosen
 from appulse.operators.cell_order import (
     Laid,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
     from appulse.kernels.arrays import Whole
     from appulse.model.objects import Objects
-    from appulse.model.workers import Workers
+    from appulse.model.uncertainty import Model
     from appulse.operators.answers import Answers
     from appulse.operators.similarity_join import SimilarityJoin
     from appulse.operators.store import WindowBuffer
@@ -87,18 +88,22 @@ class WholeJoin:
         if not all(map(len, tables)) or len({rows.d for rows in tables}) > 1 or tables[0].d >= MANY_DIMENSIONS:
             return None
         limit = limit_of(plan, tables[0].d)
-        given = [
-            TableRows(rows, join.extents(rows, model) if limit is None else np.zeros(len(rows)), join.groups_of(rows))
-            for rows, model in zip(tables, plan.models, strict=True)
-        ]
+
+        def given_of(one: tuple[Objects, Model]) -> TableRows:
+            rows, model = one
+            extent = join.extents(rows, model) if limit is None else full(len(rows), 0.0)
+            return TableRows(rows, extent, join.groups_of(rows))
+
+        # Labels are numbered as they come.
+        alone = any(rows.group is not None for rows in tables)
+        given = (Workers() if alone else workers).map(given_of, list(zip(tables, plan.models, strict=True)))
         laid = lay_out(plan, [_placed(table) for table in given], plan.limit if limit is None else limit, workers)
         return None if laid is None else WholeJoin(join, given, laid, workers)
 
     def __init__(self, join: SimilarityJoin, tables: Sequence[TableRows], laid: Laid, workers: Workers) -> None:
         self._join, self._laid, self._workers = join, laid, workers
-        self._points = not any(table.extent.any() for table in tables)
         done = workers.map(self._sorted, tables)
-        self._stores = join.hold([table for table, _ in done])
+        self._stores = join.hold([table for table, _ in done], workers)
         self._rows = [
             CellRows(code, store.time.view, store.centre.view, store.extent.view, store.differ.view)
             for store, (_, code) in zip(self._stores, done, strict=True)
@@ -107,16 +112,16 @@ class WholeJoin:
         n = range(len(tables))
         self._sides = [(0, 0)] if join.plan.self_join else list(itertools.combinations(n, 2))
         self._report()
-        if self._per_row >= _MOVED_FROM:
-            keys = workers.map(lambda store: store.key.settled(), self._stores)
-            for store, key in zip(self._stores, keys, strict=True):
-                store.key = key
 
     def answers(self, finish: Callable[[Answers], T]) -> list[T]:
         """What ``finish`` makes of the answers, part by part; where partners are counted, rows leave with theirs."""
         if self._join.plan.fewer_than:
             self._count()
             return []
+        if self._per_row >= _MOVED_FROM:
+            keys = self._workers.map(lambda store: store.key.settled(), self._stores)
+            for store, key in zip(self._stores, keys, strict=True):
+                store.key = key
         return self._parts(lambda part: self._part(part, finish))
 
     @property
@@ -126,11 +131,15 @@ class WholeJoin:
         asked = (plan.self_join, plan.how, plan.density, plan.bounded, plan.earth, plan.fewer_than)
         usual = asked == (False, "inner", None, False, None, 0)
         many = self._per_row >= _PLAIN_FROM
-        return many and usual and plan.points_only and all(is_one(store.mass.view) for store in self._stores)
+        if not (many and usual and plan.points_only):
+            return False
+        return all(self._workers.map(lambda store: is_one(store.mass.view), self._stores))
 
-    def of_stores(self, do: Callable[[int, WindowBuffer], T]) -> list[T]:
-        """What ``do`` makes of each table, in the order of its cells, and of its number."""
-        return self._workers.map(lambda one: do(*one), list(enumerate(self._stores)))
+    def of_stores(self, makers: Sequence[Callable[[int, WindowBuffer], T]]) -> list[list[T]]:
+        """What each maker makes of the tables, in the order of their cells, and of their numbers."""
+        n = len(self._stores)
+        made = self._workers.map(lambda k: makers[k // n](k % n, self._stores[k % n]), range(n * len(makers)))
+        return [made[k : k + n] for k in range(0, len(made), n)]
 
     def points(self, labels: Sequence[Labelled], finish: Callable[[Points], T]) -> list[T]:
         """As `answers`, of a `plain` join; ``labels`` are of the rows of `stores`."""
@@ -224,7 +233,7 @@ class WholeJoin:
         plan, windows = self._join.plan, self._join.plan.windows
         own = plan.self_join
         rule = CloseRule(
-            self._laid.limit, windows[part.right], windows[part.left], own, self._points, plan.check_differ
+            self._laid.limit, windows[part.right], windows[part.left], own, self._laid.points, plan.check_differ
         )
         many = max(1 << 12, int((1.5 * self._per_row + 0.25) * (part.end - part.begin)))
         return rule, self._laid.strips(1, slot=False, own=own), many

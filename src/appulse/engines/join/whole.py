@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from appulse.engines.join.call import times_of, to_table
 from appulse.kernels.cells import Labelled
-from appulse.model.room import steps
+from appulse.model.room import full, steps
 from appulse.model.strings import Bytes, decode
 
 if TYPE_CHECKING:
@@ -25,8 +25,11 @@ def tables_of(whole: WholeJoin, call: JoinCall) -> list[pa.Table]:
     """A table for each part. Of points, keys and times are looked up once a row, and not once a pair."""
     if not whole.plain or call.imputes or any(encoding.behind for encoding in call.encodings):
         return whole.answers(lambda answers: to_table(answers, call))
-    keys = whole.of_stores(lambda _, store: _Words(decode(Bytes(*store.key.all()), call.key_type)))
-    times = whole.of_stores(lambda i, store: _Words(times_of(store.time.view, np.full(len(store), i), call)))
+    columns = (
+        lambda _, store: _Words(decode(Bytes(*store.key.all()), call.key_type)),
+        lambda i, store: _Words(times_of(store.time.view, full(len(store), i), call)),
+    )
+    keys, times = whole.of_stores(columns)
     same = _Repeated()
     labels = [Labelled(key.words, time.words) for key, time in zip(keys, times, strict=True)]
 
