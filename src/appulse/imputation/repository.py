@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from appulse.errors import BadArgument, nearest
 from appulse.kernels import neighbours as kernels
-from appulse.model.columns import arrow_table
+from appulse.model.columns import arrow_table, floats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ class Repository:
                 raise BadArgument(f"The repository has no column {name!r}.{nearest(name, table.schema.names)}")
             if not _is_number(table.schema.field(name).type):
                 raise BadArgument(f"Column {name!r} of the repository is {table.schema.field(name).type}, no number.")
-            numbers = table[name].cast(pa.float64(), safe=False).to_numpy()
+            numbers = floats(table[name])
             lacking = int((~np.isfinite(numbers)).sum())
             if lacking:
                 raise BadArgument(

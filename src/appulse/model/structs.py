@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.errors import BadArgument
-from appulse.model.columns import lengths
+from appulse.model.columns import floats, lengths, nulls
 from appulse.model.times import is_number
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def opened(table: pa.Table, model: Samples) -> tuple[pa.Table, Samples]:
     weight = _weight_field(column.type.value_type)
     if weight is not None:
         name = f"{model.column}.{weight}"
-        weights = _like(column, pc.struct_field(column.flatten(), weight).cast(pa.float64()))
+        given = pc.struct_field(column.flatten(), weight)
+        weights = _like(column, pa.array(floats(given), mask=nulls(given)))
         table, model = table.append_column(name, weights), replace(model, weights=name)
     return table.set_column(at, model.column, coordinates(column)), model
 
@@ -72,10 +73,10 @@ def coordinates(column: Any) -> pa.Array:
         values = pc.struct_field(samples, field.name)
         if is_number(field.type):
             widths.append(np.ones(n, np.int64))
-            parts.append(_floats(values))
+            parts.append(floats(values))
         else:
             widths.append(lengths(values))
-            parts.append(_floats(values.flatten()))
+            parts.append(floats(values.flatten()))
     total = np.sum(widths, axis=0)
     offsets = np.concatenate([[0], np.cumsum(total)])
     flat, begin = np.empty(int(offsets[-1])), offsets[:-1].copy()
@@ -104,7 +105,3 @@ def _coordinate_fields(struct: Any) -> list[Any]:
 
 def _is_list_of_numbers(kind: pa.DataType) -> bool:
     return bool((pa.types.is_list(kind) or pa.types.is_large_list(kind)) and is_number(kind.value_type))
-
-
-def _floats(values: pa.Array) -> Any:
-    return values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
