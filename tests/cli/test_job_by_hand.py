@@ -15,6 +15,7 @@ from appulse.connect.folder import read_files as files_of
 from appulse.errors import JobError
 from appulse.jobs import load
 from appulse.jobs.by_hand import by_hand, read_files
+from appulse.jobs.resident_io import sources_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,6 +95,46 @@ def test_files_that_are_not_there_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "near.parquet").unlink()
     with pytest.raises(JobError, match=r"sources.near.path: there are no files at .*near.parquet on this machine"):
         read_files(checked, checked.table.sources["near"], "sources.near")
+
+
+CSV = """\
+[sources.near]
+format = "csv"
+path = "near.csv"
+{more}
+key = "id"
+time = "time"
+value = {{ model = "Exact", columns = ["x", "y"] }}
+[self_join]
+epsilon = 1.0
+probability = 0.5
+window = "5 seconds"
+"""
+NAMES, SCHEMA = "options = { header = true }", 'schema = "id STRING, time DOUBLE, x DOUBLE, y DOUBLE"'
+
+
+def csv_job(folder: Path, more: str, *, header: bool) -> Any:
+    (folder / "near.csv").write_text("id,time,x,y\n" * header + "NA,0,1,1\n,1,1,1\nb,2,,1\n")
+    (folder / "job.toml").write_text(CSV.format(more=more) + SINK)
+    return load(folder / "job.toml")
+
+
+@pytest.mark.parametrize(("more", "header"), [(NAMES, True), (f"{NAMES}\n{SCHEMA}", True), (SCHEMA, False)])
+def test_csv_is_read_as_spark_reads_it(tmp_path: Path, spark: Any, more: str, *, header: bool) -> None:
+    """Names are those of the schema, or of a first line that has them; an empty cell is null."""
+    checked = csv_job(tmp_path, more, header=header)
+    options = {"header": header, "inferSchema": True}
+    schema = "id STRING, time DOUBLE, x DOUBLE, y DOUBLE" if more.endswith(SCHEMA) else None
+    wanted = spark.read.csv(str(tmp_path / "near.csv"), schema, **options).toArrow().to_pylist()
+    assert [row["id"] for row in wanted] == ["NA", None, "b"]
+    assert read_files(checked, checked.table.sources["near"], "sources.near").to_pylist() == wanted
+    (taken,) = sources_of(checked)[0].take(10)
+    assert taken.rows.to_pylist() == wanted
+
+
+def test_csv_without_names_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match=r"near.csv have no names .* give options = \{ header = true \}"):
+        sources_of(csv_job(tmp_path, "", header=True))
 
 
 @pytest.mark.parametrize("zone", ["", "Z"])

@@ -123,6 +123,18 @@ def test_later_batches_lose_no_reject(
     assert len(jobs) == len(query.recentProgress) + 1 + len(BAD)
 
 
+@pytest.mark.parametrize("settings", [{"how": "full"}, {"window": ap.CountWindow(3)}], ids=["partners", "numbers"])
+def test_calls_of_several_stages_count_a_reject_once(
+    spark: SparkSession, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    frames = [read_stream(spark, files(tmp_path / name, rows_table(), 3)) for name in "ab"]
+    asked = {"epsilon": 1, "probability": 0.5, "window": 10} | settings
+    query = run(ap.similarity_join(*map(_stream, frames), **asked), tmp_path)
+    assert refused_times(tmp_path) == sorted(2 * TIMES)
+    assert rejected(query)[:BATCHES] == [2 * int(number in BAD) for number in range(BATCHES)]
+    assert sum(rejected(query)) == 2 * len(BAD)
+
+
 @pytest.mark.parametrize("call", [filled_aggregate, pairs_joined])
 def test_a_start_between_batches_loses_no_reject(
     spark: SparkSession, tmp_path: Path, call: Callable[[Any], Any]

@@ -6,16 +6,18 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from appulse.connect.source import Taken
 from appulse.errors import BadArgument
+from appulse.model.columns import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Folder"]
+__all__ = ["Folder", "read_files", "rows_of"]
 
 #: Seconds between two looks.
 LOOK_EVERY = 0.1
@@ -105,14 +107,26 @@ def read_files(files: Sequence[str], form: Any, schema: pa.Schema | None, where:
     """The rows of files of one format, in the columns of those before; raises `BadArgument`."""
     try:
         try:
-            return ds.dataset(list(files), format=form, schema=schema).to_table()
+            return rows_of(ds.dataset(list(files), format=form, schema=schema))
         except pa.ArrowInvalid:
             # Arrow takes texts without a zone for no time with one, where Spark takes them for UTC.
             if schema is None or (naive := _without_zones(schema)) == schema:
                 raise
-            return ds.dataset(list(files), format=form, schema=naive).to_table().cast(schema)
+            return rows_of(ds.dataset(list(files), format=form, schema=naive)).cast(schema)
     except (OSError, pa.ArrowException) as error:
         raise BadArgument(f"{where}: {files[0]} or one of {len(files):,} files cannot be read: {error}") from error
+
+
+def rows_of(dataset: ds.Dataset) -> pa.Table:
+    """All rows of some files; an empty cell of CSV is null, as for Spark."""
+    table = dataset.to_table()
+    if not isinstance(getattr(dataset, "format", None), ds.CsvFileFormat):
+        return table
+    columns = [
+        pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column) if is_text(column.type) else column
+        for column in table.columns
+    ]
+    return pa.Table.from_arrays(columns, schema=table.schema)
 
 
 def _without_zones(schema: pa.Schema) -> pa.Schema:

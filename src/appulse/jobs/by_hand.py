@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,11 +9,12 @@ import pyarrow.csv as pc
 import pyarrow.dataset as ds
 
 from appulse import api
+from appulse.connect.folder import rows_of
 from appulse.engines.options import Options
 from appulse.errors import JobError
 from appulse.jobs.fields import options_of
-from appulse.jobs.files import files_at
-from appulse.jobs.sources import DataTable
+from appulse.jobs.files import files_at, schema_of_ddl
+from appulse.jobs.sources import NAMELESS, DataTable
 
 if TYPE_CHECKING:
     from appulse.api.by_hand import ByHand
@@ -93,18 +93,24 @@ def dataset_of(job: Job, data: DataTable, where: str) -> ds.Dataset:
 def read_files(job: Job, data: DataTable, where: str) -> pa.Table:
     """All rows of a table of a job; raises `JobError`."""
     try:
-        return dataset_of(job, data, where).to_table()
+        return rows_of(dataset_of(job, data, where))
     except (OSError, pa.ArrowException) as error:
         raise JobError(f"{where}.path: {job.place(data.path)} cannot be read as {data.format}: {error}") from error
 
 
 def arrow_format(data: DataTable) -> Any:
-    """How Arrow reads the files; of Spark's options for CSV the separator counts."""
+    """How Arrow reads the files, as Spark does; of its options for CSV the separator and the header count."""
     if data.format != "csv":
         return _KINDS[data.format]
-    given: Mapping[str, Any] = options_of(data.options)
-    chosen = next((str(value) for name, value in given.items() if name.lower() in ("sep", "delimiter")), ",")
-    return ds.CsvFileFormat(parse_options=pc.ParseOptions(delimiter=chosen))
+    given = {name.lower(): str(value) for name, value in options_of(data.options).items()}
+    header, schema = given.get("header", "").lower() == "true", getattr(data, "schema_", None)
+    if not header and schema is None:
+        raise JobError(f"The CSV files {data.path} have no names of columns that were read. {NAMELESS}")
+    names = [] if schema is None else schema_of_ddl(schema, f"schema of {data.path}").names
+    return ds.CsvFileFormat(
+        parse_options=pc.ParseOptions(delimiter=given.get("sep", given.get("delimiter", ","))),
+        read_options=pc.ReadOptions(column_names=names, skip_rows=int(header and bool(names))),
+    )
 
 
 def _imputers(job: Job) -> dict[str, Any] | None:

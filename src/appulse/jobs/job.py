@@ -33,7 +33,7 @@ from appulse.errors import BadArgument, JobError, NotBuilt
 from appulse.jobs.fields import options_of
 from appulse.jobs.files import files_at
 from appulse.jobs.problems import Problem, problems_of
-from appulse.jobs.sources import DataTable, FilesTable, MqttTable, ReplayTable, TopicsTable
+from appulse.jobs.sources import NAMELESS, DataTable, FilesTable, MqttTable, ReplayTable, TopicsTable
 from appulse.jobs.tables import JobTable
 from appulse.model.defects import NEVER_TRUE
 
@@ -416,9 +416,7 @@ def frame_of(
         frame = _frame(job, source, spark, streaming=streaming)
     if getattr(source, "format", None) == "csv" and frame.columns[:1] == ["_c0"] != [job.table.sources[name].key]:
         raise JobError(
-            f"{job.file}: the CSV files of source {name!r} have no names of columns that were read. If their first "
-            'line has them, give options = { header = true }; else name them in order: schema = "id string, at '
-            'double, ...".'
+            f"{job.file}: the CSV files of source {name!r} have no names of columns that were read. {NAMELESS}"
         )
     return frame
 

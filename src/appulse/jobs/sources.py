@@ -17,6 +17,11 @@ from appulse.queries.condition import parse
 
 __all__ = ["MODELS", "DataTable", "FilesTable", "MqttTable", "ReplayTable", "Source", "SourceTable", "TopicsTable"]
 
+#: What to do about files of CSV without names of columns.
+NAMELESS = (
+    "If their first line has them, give options = { header = true }; else name them in order: "
+    'schema = "id string, at double, ...".'
+)
 Format = Literal["parquet", "csv", "json", "orc", "delta"]
 MODELS = ("Exact", "Samples", "Gaussian", "Ball", "Position", "Incomplete")
 

@@ -175,7 +175,8 @@ def built(operator: Operator, tiling: Tiling, control: str | None = None, name: 
 def _stream(operator: Operator, tiling: Tiling, control: str | None) -> DataFrame:
     """Tagged rows: answers, rejects and metrics."""
     blocks = _encoded(operator, tiling, control)
-    *others, last = [operator.placed(stage) for stage in operator.stages(tiling)]
+    stages = [operator.placed(stage) for stage in operator.stages(tiling)]
+    *others, last = [replace(stage, first=i == 0) for i, stage in enumerate(stages)]
     for i, stage in enumerate(others):
         marks = blocks.groupBy("tile").transformWithStateInPandas(
             StageProcessor(stage, block_frames),

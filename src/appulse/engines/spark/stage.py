@@ -79,6 +79,7 @@ class Stage:
     name: str
     lag: int = 0
     timed: bool = False  # whether it goes by time, though it is not the first
+    first: bool = True  # rejects that come from another stage were counted there
     seen: Accumulator[Seen] | None = None  # where a batch query reports what looks wrong
 
     @property
@@ -108,9 +109,10 @@ class Stage:
         bucket.receive(given)
         answers = bucket.advance(limit, max((int(blob[1:]) for blob in given[END]), default=None))
         timer = self._armed(bucket.due, NO_TIMER if blobs is None else timer, watermark, arm)
-        passed = given[REJECTS] + [table_bytes(REJECTS, table) for table in bucket.rejected if len(table)]
+        own = [table_bytes(REJECTS, table) for table in bucket.rejected if len(table)]
+        passed = given[REJECTS] + own
         figures = {
-            "rejected": sum(len(read_table(blob)) for blob in passed),
+            "rejected": sum(len(read_table(blob)) for blob in (passed if self.first else own)),
             "newest": bucket.newest,
             "state_rows": len(bucket),
             "state_bytes": bucket.nbytes,
