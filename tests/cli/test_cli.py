@@ -101,6 +101,14 @@ def test_a_drain_answers_what_a_count_window_held_back(job: Path, spark: SparkSe
     assert "240 rows" in told.output.splitlines()[-1]
 
 
+def test_a_drain_reports_every_batch_of_both_its_runs(job: Path, spark: SparkSession) -> None:  # noqa: ARG001
+    """Rows without a partner are answered by a batch without rows, the last one before the second run."""
+    wrong(job, "[similarity_join]", '[similarity_join]\nhow = "full"')
+    told = call("run", job, "--drain")
+    assert told.exit_code == 0, told.output
+    assert f"{len(read_results(job.parent / 'pairs')):,} answers" in told.output.splitlines()[-1]
+
+
 def test_an_error_of_a_worker_is_told_without_traceback(job: Path, spark: SparkSession) -> None:  # noqa: ARG001
     wrong(job, "[similarity_join]", '[similarity_join]\non_reject = "fail"')
     told = call("run", job, "--once")

@@ -25,6 +25,7 @@ from appulse.errors import BadArgument
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -188,6 +189,7 @@ class DrainingQuery(Query):
         self._writer, self._place, self._result = writer, place, result
         self._holds_back = any(one.call.holds_back for one in (*result.calls, result))
         self._stopped, self._failure = False, None  # type: bool, Exception | None
+        self._before: list[StreamingQueryProgress] = []  # of the first run
         self._thread = Thread(target=self._finish, name="appulse-drain", daemon=True)
         self._thread.start()
 
@@ -196,7 +198,7 @@ class DrainingQuery(Query):
             self._query.awaitTermination()
             if self._holds_back and not self._stopped:
                 self._place.end()
-                self._query = _begun(self._writer)
+                self._before, self._query = self._query.recentProgress, _begun(self._writer)
                 self._query.awaitTermination()
             if not self._stopped:
                 self._place.close(self._result.call, self._result.tiling)
@@ -210,6 +212,17 @@ class DrainingQuery(Query):
         if self._failure is not None:
             raise self._failure
         return None if timeout is None else True
+
+    @property
+    def recentProgress(self) -> list[StreamingQueryProgress]:  # noqa: N802 - as Spark has it
+        """What the last micro-batches did, of both runs."""
+        query = self._query
+        return [*(one for one in self._before if str(one.runId) != query.runId), *query.recentProgress]
+
+    @property
+    def lastProgress(self) -> StreamingQueryProgress | None:  # noqa: N802 - as Spark has it
+        """What the last micro-batch did."""
+        return self._query.lastProgress or (self._before[-1] if self._before else None)
 
     @property
     def isActive(self) -> bool:  # noqa: N802 - as Spark has it
