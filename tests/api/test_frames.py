@@ -328,6 +328,10 @@ def test_list_views_hold_samples() -> None:
     ("frame", "match"),
     [
         (pd.DataFrame({"k": [1], "t": [0], "x": [0.0], "s": [np.zeros((2, 1))]}), "column 's'.*lists"),
+        (
+            pl.DataFrame({"t": [0], "x": [0.0], "k": pl.Series([object()], dtype=pl.Object)}),
+            "column 'k', which is Object",
+        ),
         (pd.DataFrame({"k": [1, "a"], "t": [0, 0], "x": [0.0, 0.0]}), "column 'k'.*mixed objects to text"),
         (pd.DataFrame([[1, 0, 0.0, 0.0]], columns=["k", "t", "x", "x"]), "several columns 'x'"),
         (pd.DataFrame([[1, 0, 0.0]]), r"labelled 0.*columns\.map\(str\)"),

@@ -120,6 +120,12 @@ def most_held(folder: Path, n: int, files: int) -> int:
     return most
 
 
+def test_a_folder_without_parquet_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ap.BadArgument, match=r"The folder of stream 'a' holds no Parquet files"):
+        ap.stream_batches(by_hand(), a=tmp_path / "empty", b=table(0))
+
+
 def test_files_are_not_read_ahead(tmp_path: Path) -> None:
     """However many there are, and however long answers take: not one beyond the next is in memory."""
     n, files = 20_000, 24

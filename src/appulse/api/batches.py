@@ -149,7 +149,9 @@ def _opened(name: str, stream: Stream, frame: Any, rows: int) -> tuple[pa.Schema
 
 
 def _schema_of_files(name: str, stream: Stream, dataset: Any) -> pa.Schema:
-    """A schema that holds the columns of all files; `BadArgument` where two differ in a column that is read."""
+    """A schema that holds the columns of all files; `BadArgument` without files, or where two differ."""
+    if not dataset.files:
+        raise BadArgument(f"The folder of stream {name!r} holds no Parquet files.")
     used, names = set(stream.columns()), {stream.key, stream.time, *stream.partitions}
     fields: dict[str, pa.Field] = {}
     kinds: dict[str, pa.DataType | None] = {}  # None: files differ in it

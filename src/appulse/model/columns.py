@@ -158,18 +158,26 @@ def arrow_table(frame: Any) -> pa.Table | None:
         if known.implementation.is_spark_like():
             return None
         known = known.collect("pyarrow")
-    for name in known.columns:
-        if not isinstance(name, str):
-            raise BadArgument(
-                f"The frame has a column labelled {name!r}, and columns are named by text. Rename its columns, in "
-                "pandas: frame.columns = frame.columns.map(str)."
-            )
+    _refuse_strange(known)
     try:
         return plain_types(_without_index(known.to_arrow()))
     except nw.exceptions.DuplicateError:
         raise _repeated(frame) from None
     except (pa.ArrowException, nw.exceptions.NarwhalsError, TypeError, ValueError, OverflowError) as error:
         raise _inconvertible(known, error) from None
+
+
+def _refuse_strange(frame: Any) -> None:
+    """Raise `BadArgument` for columns without a name, and for those of Polars that Arrow gets the addresses of."""
+    for name in frame.columns:
+        if not isinstance(name, str):
+            raise BadArgument(
+                f"The frame has a column labelled {name!r}, and columns are named by text. Rename its columns, in "
+                "pandas: frame.columns = frame.columns.map(str)."
+            )
+    for name, kind in frame.schema.items() if frame.implementation.is_polars() else ():
+        if kind == nw.Object:
+            raise BadArgument(f"Arrow cannot hold column {name!r}, which is {kind}. Cast it before the call.")
 
 
 def _without_index(table: pa.Table) -> pa.Table:

@@ -53,7 +53,10 @@ REASONS: dict[str, tuple[str, str]] = {
     NULL_KEY: ("the key is null", "Fill the key, with a number of your own if there is none."),
     NULL_PARTITION: ("a column of `partition_by` is null", "Fill it, or leave it out of `partition_by`."),
     NON_FINITE: (
-        "a coordinate, sigma, radius, margin, sample, weight, value of a delta window or time is null, NaN or infinite",
+        (
+            "a coordinate, sigma, radius, margin, sample, weight, value of a delta window or time is null, NaN, infinite, "
+            "or as a time out of range"
+        ),
         "Repair the column that `detail` names. Where values are missing on purpose, use `Incomplete` and an imputer.",
     ),
     ALL_MISSING: ("nothing of an `Incomplete` value is there", "Drop such rows: there is nothing to fill from."),

@@ -99,9 +99,10 @@ class JoinWindows:
         """Hold whole tables, one a stream, as they are; the caller finds the candidates."""
 
         def held(table: TableRows) -> WindowBuffer:
+            neither = table.rows.differ is None and table.rows.group is None  # its groups are 0, as no label is
             return WindowBuffer.of_table(
                 table,
-                self._differs.of(table.rows.differ, len(table.rows)),
+                table.group if neither else self._differs.of(table.rows.differ, len(table.rows)),
                 paired=self.partners is not None,
                 counted=0 if self.partners is None else self.partners.counted,
             )

@@ -89,10 +89,14 @@ class WholeJoin:
             return None
         limit = limit_of(plan, tables[0].d)
 
+        # Most tables have no extents and no groups: one array of zeros for all of them stays in the cache.
+        nothing = full(max(map(len, tables)), 0)
+
         def given_of(one: tuple[Objects, Model]) -> TableRows:
             rows, model = one
-            extent = join.extents(rows, model) if limit is None else full(len(rows), 0.0)
-            return TableRows(rows, extent, join.groups_of(rows))
+            none = nothing[: len(rows)]
+            extent = join.extents(rows, model) if limit is None else none.view(np.float64)
+            return TableRows(rows, extent, none if rows.group is None else join.groups_of(rows))
 
         # Labels are numbered as they come.
         alone = any(rows.group is not None for rows in tables)
@@ -342,7 +346,9 @@ def _reordered(table: TableRows, order: NDArray[np.int64]) -> TableRows:
     """The rows in another order, but for their keys; a column that is the same in all rows stays as it is."""
     given = table.rows
     columns = {name: getattr(given, name) for name in ("mass", "reach", "radius")}
-    done: dict[str, Any] = {name: column for name, column in columns.items() if is_one(column)}
+    distinct = {id(column): column for column in columns.values()}  # reach and radius may be one
+    even = {key: is_one(column) for key, column in distinct.items()}
+    done: dict[str, Any] = {name: column for name, column in columns.items() if even[id(column)]}
     # Of columns without width NumPy moves every row all the same.
     wide = {"spread": given.spread, "covariance": given.covariance}
     done |= {name: column for name, column in wide.items() if all(map(is_one, column.T))}
