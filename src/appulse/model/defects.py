@@ -54,8 +54,8 @@ REASONS: dict[str, tuple[str, str]] = {
     NULL_PARTITION: ("a column of `partition_by` is null", "Fill it, or leave it out of `partition_by`."),
     NON_FINITE: (
         (
-            "a coordinate, sigma, radius, margin, sample, weight, value of a delta window or time is null, NaN, infinite, "
-            "or as a time out of range"
+            "a coordinate, sigma, radius, margin, sample, weight, value of a delta window or time is null, NaN or "
+            "infinite, or a time is out of range"
         ),
         "Repair the column that `detail` names. Where values are missing on purpose, use `Incomplete` and an imputer.",
     ),
