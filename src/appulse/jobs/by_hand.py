@@ -13,8 +13,9 @@ from appulse.connect.folder import rows_of
 from appulse.engines.options import Options
 from appulse.errors import JobError
 from appulse.jobs.fields import options_of
-from appulse.jobs.files import files_at, schema_of_ddl
+from appulse.jobs.files import files_at
 from appulse.jobs.sources import NAMELESS, DataTable
+from appulse.model.ddl import columns_of
 
 if TYPE_CHECKING:
     from appulse.api.by_hand import ByHand
@@ -106,7 +107,7 @@ def arrow_format(data: DataTable) -> Any:
     header, schema = given.get("header", "").lower() == "true", getattr(data, "schema_", None)
     if not header and schema is None:
         raise JobError(f"The CSV files {data.path} have no names of columns that were read. {NAMELESS}")
-    names = [] if schema is None else schema_of_ddl(schema, f"schema of {data.path}").names
+    names = [] if schema is None else columns_of(schema).names
     return ds.CsvFileFormat(
         parse_options=pc.ParseOptions(delimiter=given.get("sep", given.get("delimiter", ","))),
         read_options=pc.ReadOptions(column_names=names, skip_rows=int(header and bool(names))),

@@ -20,9 +20,10 @@ from appulse.engines.alerts import Webhook
 from appulse.errors import JobError, NotBuilt
 from appulse.jobs.by_hand import arrow_format
 from appulse.jobs.fields import options_of
-from appulse.jobs.files import INSTEAD, files_at, schema_of_ddl
+from appulse.jobs.files import files_at
 from appulse.jobs.sinks import FilesSink
 from appulse.jobs.sources import MqttTable, ReplayTable, SourceTable, TopicsTable
+from appulse.model.ddl import TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["no_rows", "recorded", "sinks_of", "sources_of"]
 
 _LOCAL = ("parquet", "csv", "json", "orc")
+_INSTEAD = "Set engine = 'spark' to run the job on Spark"
 
 
 def sources_of(job: Job) -> list[Source]:
@@ -50,7 +52,7 @@ def sources_of(job: Job) -> list[Source]:
         elif isinstance(table, SourceTable) and table.format in _LOCAL:
             found.append(_folder(job, name, table))
         else:
-            raise NotBuilt(f"{job.file}: sources.{name} of format {table.format} is not built in process. {INSTEAD}.")
+            raise NotBuilt(f"{job.file}: sources.{name} of format {table.format} is not built in process. {_INSTEAD}.")
     return [*found, *([recorded(job, replayed)] if replayed else [])]
 
 
@@ -67,7 +69,7 @@ def _alerting(job: Job, sink: Sink) -> Sink:
         options = dict(given)
         only = options.pop("only")
         if kind != "webhook":
-            raise NotBuilt(f"{job.file}: alerts to {kind} are not built in process. {INSTEAD}.")
+            raise NotBuilt(f"{job.file}: alerts to {kind} are not built in process. {_INSTEAD}.")
         hooks.append((only, Webhook.of(options, f"{job.checkpoint or job.file.with_suffix('')}.dead.jsonl")))
     return Alerting(sink, job.file.stem, hooks) if hooks else sink
 
@@ -75,7 +77,7 @@ def _alerting(job: Job, sink: Sink) -> Sink:
 def _folder(job: Job, name: str, table: SourceTable) -> Folder:
     place, where = job.place(table.path), f"sources.{name}.path"
     if "://" in place:
-        raise NotBuilt(f"{job.file}: {where} {place} is not on this machine. {INSTEAD}.")
+        raise NotBuilt(f"{job.file}: {where} {place} is not on this machine. {_INSTEAD}.")
     schema = None if table.schema_ is None else schema_of_ddl(table.schema_, f"sources.{name}.schema")
     form = arrow_format(table)
 
@@ -119,10 +121,10 @@ def _decoded(job: Job, name: str, table: ReplayTable, place: Path) -> tuple[Reco
 
 def _sink(job: Job, table: Any, run: str) -> Sink:
     if not isinstance(table, FilesSink) or table.format not in FORMATS:
-        raise NotBuilt(f"{job.file}: a sink of format {table.format} is not built in process. {INSTEAD}.")
+        raise NotBuilt(f"{job.file}: a sink of format {table.format} is not built in process. {_INSTEAD}.")
     place = job.place(table.path)
     if "://" in place:
-        raise NotBuilt(f"{job.file}: the sink {place} is not on this machine. {INSTEAD}.")
+        raise NotBuilt(f"{job.file}: the sink {place} is not on this machine. {_INSTEAD}.")
     return FolderSink(table.format, place, run, options_of(table.options))
 
 
@@ -134,3 +136,17 @@ def no_rows(job: Job, name: str) -> pa.Table:
     if isinstance(source, MqttTable) or (isinstance(source, TopicsTable) and source.message == "json"):
         return schema_of_ddl(source.schema_, f"sources.{name}.schema").empty_table()
     raise JobError(f"{job.file}: the columns of sources.{name} are not known before it runs.")
+
+
+def schema_of_ddl(text: str, where: str) -> pa.Schema:
+    """Columns as Spark's DDL has them, of plain types and arrays of such; raises `NotBuilt` for others."""
+    fields = []
+    for part in text.split(","):
+        name, _, kind = part.strip().partition(" ")
+        kind = kind.strip().lower().removesuffix(" not null")
+        inner = kind.removeprefix("array<").removesuffix(">")
+        known = TYPES.get(inner)
+        if known is None or not name:
+            raise NotBuilt(f"{where}: {part.strip()!r} is not built in process. Known: {', '.join(TYPES)}. {_INSTEAD}.")
+        fields.append(pa.field(name.strip("`"), pa.list_(known) if inner != kind else known))
+    return pa.schema(fields)
