@@ -226,9 +226,7 @@ def setting(field: Field, share: float, kind: str) -> Found:
             made.append((auto, auto.chosen(names, own, at, nothing, beside)))
             made[-1][1].bind(names).fill(own, at, nothing)
 
-        # KNN is no faster with BLAS on two threads, and what is timed after that takes a quarter longer.
-        with import_module("threadpoolctl").threadpool_limits(1, "blas"):
-            seconds = least(filled, partial(knn, own), rounds=2)
+        seconds = least(filled, partial(knn, own), rounds=2)
         took, took_knn = took + seconds[0], took_knn + seconds[1]
         auto, imputer = made[-1]
         chosen.append(imputer)

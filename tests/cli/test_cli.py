@@ -104,9 +104,9 @@ def test_a_drain_answers_what_a_count_window_held_back(job: Path, spark: SparkSe
 def test_a_drain_reports_every_batch_of_both_its_runs(job: Path, spark: SparkSession) -> None:  # noqa: ARG001
     """Rows without a partner are answered by a batch without rows, the last one before the second run."""
     wrong(job, "[similarity_join]", '[similarity_join]\nhow = "full"')
-    told = call("run", job, "--drain")
-    assert told.exit_code == 0, told.output
-    assert f"{len(read_results(job.parent / 'pairs')):,} answers" in told.output.splitlines()[-1]
+    done = call("run", job, "--drain")
+    assert done.exit_code == 0, done.output
+    assert f"{len(read_results(job.parent / 'pairs')):,} answers" in done.output.splitlines()[-1]
 
 
 def test_an_error_of_a_worker_is_told_without_traceback(job: Path, spark: SparkSession) -> None:  # noqa: ARG001
