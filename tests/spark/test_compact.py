@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,65 @@ def test_files_that_are_large_enough_are_left(folder: Path) -> None:
     size = max(path.stat().st_size for path in folder.glob("*.parquet"))
     assert compact(folder, size + 1).into > 2
     assert ids(folder) == list(range(60))
+
+
+def put(folder: Path, number: int, rows: int, part: int = 0) -> None:
+    """A file of a batch, of whole numbers that differ in all batches and parts."""
+    first = (number * 100 + part) * 1_000
+    name = f"batch-q-{number:010d}-part-{part:05d}.parquet"
+    pq.write_table(pa.table({"id": range(first, first + rows)}), folder / name, compression="none")
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    """Batches of a query without Spark: two of one file each, and between them one of 16 files."""
+    (tmp_path / "_appulse_staging").mkdir()
+    (tmp_path / "_appulse_staging" / "batch-q-0000000003.files").touch()
+    for number, parts in enumerate((1, 16, 1)):
+        for part in range(parts):
+            put(tmp_path, number, 1_000, part)
+    return tmp_path
+
+
+def test_a_batch_that_fills_several_files_loses_no_row(filled: Path) -> None:
+    rows, size = ids(filled), max(path.stat().st_size for path in filled.glob("*.parquet"))
+    put(filled, 1, 10, 98)  # less than a file asks for, beside what is merged already
+    put(filled, 1, 10, 99)
+    rows = ids(filled)
+    for files_of_one in (3, 3, 5, 8, 100, 100):
+        compact(filled, files_of_one * size - size // 2)
+        assert ids(filled) == rows
+    assert files(filled) == ["batch-q-0000000002-compacted-0000000000.parquet"]
+
+
+def test_a_batch_that_fills_several_files_may_break_off(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, size = ids(filled), max(path.stat().st_size for path in filled.glob("*.parquet"))
+    sync, unlink = compacting._sync, type(filled).unlink
+
+    def broken(own: Any, left: Any) -> Any:
+        def act(*args: Any, **options: Any) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            own(*args, **options)
+
+        return act
+
+    for step in count():
+        folder = filled / f"{step}"
+        shutil.copytree(filled, folder, ignore=shutil.ignore_patterns("[0-9]*"))
+        left = iter(range(step))
+        with monkeypatch.context() as patch:
+            patch.setattr(compacting, "_sync", broken(sync, left))
+            patch.setattr(type(filled), "unlink", broken(unlink, left))
+            try:
+                compact(folder, 4 * size - size // 2)
+                break
+            except KeyboardInterrupt:
+                assert sorted(set(ids(folder))) == rows  # none is lost at any time
+        compact(folder, 1)  # finishes what broke off, and merges no more
+        assert ids(folder) == rows
+    assert ids(folder) == rows
+    assert step > 40
 
 
 def test_whatever_broke_off_is_finished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

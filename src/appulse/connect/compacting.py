@@ -11,7 +11,7 @@ import fcntl
 import os
 import re
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import chain, count, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,7 +27,7 @@ __all__ = ["Compacted", "compact"]
 
 _STAGING, _ASIDE, _LOCK = "_appulse_staging", "_appulse_compact", "lock"
 _MANIFEST = re.compile(r"batch-(?P<query>.+)-(?P<number>\d{10})\.files")
-_FILE = re.compile(r"batch-(?P<query>.+?)-(?P<last>\d{10})-(compacted-(?P<first>\d{10})|.*)\.parquet")
+_FILE = re.compile(r"batch-(?P<query>.+?)-(?P<last>\d{10})-(compacted-(?P<first>\d{10})(-\d+)?|.*)\.parquet")
 _ROWS = 500_000  # of a row group, at least
 
 
@@ -81,13 +81,20 @@ def _finish(folder: Path, aside: Path) -> None:
 def _merged(folder: Path, aside: Path, size: int) -> Compacted:
     files = into = rows = 0
     for group in _groups(_settled(folder), size):
-        name = f"batch-{group[0].query}-{group[-1].last:010d}-compacted-{group[0].first:010d}.parquet"
+        name = _name(folder, group)
         rows += _write([file.path for file in group], aside / name)
         journal = aside / f"{name}.files"
-        _keep(journal, "\n".join(file.path.name for file in group if file.path.name != name))
+        _keep(journal, "\n".join(file.path.name for file in group))
         _swap(folder, journal, place=True)
         files, into = files + len(group), into + 1
     return Compacted(files, into, rows)
+
+
+def _name(folder: Path, group: Sequence[_File]) -> str:
+    """Says which batches the rows are from; with a number where there is such a file, for a batch may fill several."""
+    name = f"batch-{group[0].query}-{group[-1].last:010d}-compacted-{group[0].first:010d}"
+    names = (f"{name}{more}.parquet" for more in chain([""], (f"-{i}" for i in count(1))))
+    return next(free for free in names if not (folder / free).exists())
 
 
 def _settled(folder: Path) -> list[_File]:
