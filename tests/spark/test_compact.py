@@ -104,7 +104,7 @@ def test_files_that_are_large_enough_are_left(folder: Path) -> None:
 
 def put(folder: Path, number: int, rows: int, part: int = 0) -> None:
     """A file of a batch, of whole numbers that differ in all batches and parts."""
-    first = (number * 100 + part) * 1_000
+    first = (number * 100 + part) * 100_000
     name = f"batch-q-{number:010d}-part-{part:05d}.parquet"
     pq.write_table(pa.table({"id": range(first, first + rows)}), folder / name, compression="none")
 
@@ -195,6 +195,20 @@ def test_a_restored_checkpoint_within_merged_batches_is_refused(spark: SparkSess
     assert ids(folder) == list(range(60))
     write(spark, folder, 0)
     assert ids(folder) == list(range(10))
+
+
+def test_a_file_that_was_merged_twice_says_its_first_batch(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "_appulse_staging").mkdir()
+    (tmp_path / "_appulse_staging" / "batch-q-0000000004.files").touch()
+    for number, many in enumerate((1_000, 90_000, 1_000, 1_000)):
+        put(tmp_path, number, many)
+    rows, size = ids(tmp_path), max(path.stat().st_size for path in tmp_path.glob("*.parquet"))
+    compact(tmp_path, size)  # those around the large one
+    compact(tmp_path, _ALL)
+    assert files(tmp_path) == ["batch-q-0000000003-compacted-0000000000-1.parquet"]
+    with pytest.raises(ap.StorageError, match="goes on from batch 1, and batch-q-0000000003-compacted-0000000000-1"):
+        write(spark, tmp_path, 1)
+    assert ids(tmp_path) == rows
 
 
 def test_what_cannot_be_merged_says_so(folder: Path, tmp_path: Path) -> None:

@@ -92,7 +92,8 @@ def _merged(folder: Path, aside: Path, size: int) -> Compacted:
 
 def _name(folder: Path, group: Sequence[_File]) -> str:
     """Says which batches the rows are from; with a number where there is such a file, for a batch may fill several."""
-    name = f"batch-{group[0].query}-{group[-1].last:010d}-compacted-{group[0].first:010d}"
+    first = min(file.first for file in group)
+    name = f"batch-{group[0].query}-{group[-1].last:010d}-compacted-{first:010d}"
     names = (f"{name}{more}.parquet" for more in chain([""], (f"-{i}" for i in count(1))))
     return next(free for free in names if not (folder / free).exists())
 
