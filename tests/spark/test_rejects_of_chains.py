@@ -89,11 +89,15 @@ def matches_counted(frame: Any) -> Any:
     return ap.window_aggregate(stream, {"query": "count"}, window=10)
 
 
-def run(result: Any, folder: Path) -> Any:
-    sinks = [("parquet", {"path": str(folder / name)}) for name in ("answers", "rejects")]
-    query = ap.start(result, *sinks, checkpoint=str(folder / "c"), trigger={"availableNow": True})
+def run(result: Any, folder: Path, names: Sequence[str] = ("answers", "rejects")) -> Any:
+    query = begun(result, folder, names)
     query.awaitTermination()
     return query
+
+
+def begun(result: Any, folder: Path, names: Sequence[str]) -> Any:
+    sinks = [("parquet", {"path": str(folder / name)}) for name in names]
+    return ap.start(result, *sinks, checkpoint=str(folder / "c"), trigger={"availableNow": True})
 
 
 def refused_times(folder: Path) -> list[int]:
@@ -148,6 +152,25 @@ def test_a_start_between_batches_loses_no_reject(
         file.rename(given / f"later-{file.name}")
     again = run(call(read_stream(spark, given)), tmp_path)
     assert refused_times(tmp_path) == TIMES
+    assert sum(rejected(again)) == len(BAD)
+
+
+@pytest.mark.parametrize("call", [pairs_counted, pairs_joined, pairs_matched, matches_counted])
+@pytest.mark.parametrize("first", [["answers", "rejects"], ["answers"]], ids=["left out", "added"])
+def test_a_chain_goes_on_with_rejects_as_it_was_started(
+    spark: SparkSession, tmp_path: Path, call: Callable[[Any], Any], first: list[str]
+) -> None:
+    table = rows_table()
+    given = files(tmp_path / "in", table.slice(0, 3), 3)
+    run(call(read_stream(spark, given)), tmp_path, first)
+    for file in sorted(files(tmp_path / "later", table.slice(3), 3).iterdir()):
+        file.rename(given / f"later-{file.name}")
+    other = ["answers", "rejects"] if len(first) == 1 else ["answers"]
+    query = begun(call(read_stream(spark, given)), tmp_path, other)
+    for wait in (query.processAllAvailable, query.awaitTermination):
+        with pytest.raises(ap.CheckpointError, match=r"read \d sources, and now it reads \d\. Start it .* rejects="):
+            wait()
+    again = run(call(read_stream(spark, given)), tmp_path, first)
     assert sum(rejected(again)) == len(BAD)
 
 

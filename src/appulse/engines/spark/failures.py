@@ -97,6 +97,13 @@ _OUTSIDE = (
         "Kafka no longer has the messages that this checkpoint would go on from: they expired, or the topic was made "
         "anew. Start with a new checkpoint; or, if these messages may be lost, give the source failOnDataLoss=false.",
     ),
+    _Cause(
+        r"There are \[(\d+)\] sources in the checkpoint offsets and now there are \[(\d+)\] sources",
+        CheckpointError,
+        "The query of this checkpoint read {0} sources, and now it reads {1}. Start it over the same frames, and with "
+        "rejects= if it was started with rejects=, without if not: in a chain of calls, rejects= reads the frames of "
+        "the calls before a second time. No row is lost. Or start with a new checkpoint.",
+    ),
 )
 
 
@@ -197,6 +204,13 @@ class Query:
         if ended is not False and self._ended_by is not None:
             raise self._ended_by
         return ended
+
+    def processAllAvailable(self) -> None:  # noqa: N802 - as Spark has it
+        """Wait until what is there now is answered. Raises what the query failed with."""
+        try:
+            self._query.processAllAvailable()
+        except Exception as problem:  # noqa: BLE001 - it is raised again
+            raise self._described(problem)  # noqa: B904 - it has its cause
 
     def stop(self) -> None:
         """Stop, and wait until it has."""
