@@ -159,3 +159,8 @@ def template(function: F) -> F:
 def inlined_kernel(function: F) -> F:
     """As `exact_kernel`, put into its callers: a call that takes ten arrays may cost as much as what is done."""
     return _compiled(function, forceinline=True)
+
+
+def fused_kernel(function: F) -> F:
+    """As `kernel`, put into its callers: what it takes stays in registers, and no array is counted once more."""
+    return _compiled(function, fastmath=_REORDER, forceinline=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numba.extending import intrinsic
 
@@ -16,16 +17,20 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from appulse.kernels.arrays import Floats, Whole
+    from appulse.kernels.arrays import Floats, Floats32, Whole
 
     Lanes = Callable[[Floats, Whole, Whole, Floats, Whole, Whole, float, Whole], int]
 
 LANES = 16
+_cgutils: Any = cgutils  # which have no types themselves
+_types: Any = types
 _WORD, _INDEX, _BYTE = ir.IntType(32), ir.IntType(64), ir.IntType(8)
 _WORDS = ir.VectorType(_WORD, LANES)
 _BYTES = ir.VectorType(_BYTE, LANES)
 _DOUBLE = ir.DoubleType()
 _DOUBLES = ir.VectorType(_DOUBLE, LANES)
+_FLOAT = ir.FloatType()
+_FLOATS = ir.VectorType(_FLOAT, LANES)
 
 
 def _place(context: Any, builder: Any, kind: Any, array: Any, at: Any, pointed: Any) -> Any:
@@ -51,9 +56,9 @@ def _meeting(_context: Any, blocks: Any, at: Any, least: Any, most: Any) -> Any:
     return types.uint32(blocks, types.int64, types.int32, types.int32), code
 
 
-def _everywhere(builder: Any, value: Any) -> Any:
+def _everywhere(builder: Any, value: Any, kind: Any = None) -> Any:
     """Sixteen times one number."""
-    first = builder.insert_element(ir.Constant(_DOUBLES, ir.Undefined), value, ir.Constant(_WORD, 0))
+    first = builder.insert_element(ir.Constant(kind or _DOUBLES, ir.Undefined), value, ir.Constant(_WORD, 0))
     return builder.shuffle_vector(first, first, ir.Constant(_WORDS, [0] * LANES))
 
 
@@ -154,6 +159,77 @@ def _move(_context: Any, target: Any, at: Any, source: Any, begin: Any) -> Any:
     return types.void(target, types.int64, source, types.int64), code
 
 
+def _halve(_context: Any, values: Any, at: Any, centre: Any, scale: Any, out: Any, to: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        own = builder.load(_place(context, builder, signature.args[0], args[0], args[1], _DOUBLES), align=8)
+        placed = builder.fmul(builder.fsub(own, _everywhere(builder, args[2])), _everywhere(builder, args[3]))
+        place = _place(context, builder, signature.args[4], args[4], args[5], _FLOATS)
+        builder.store(builder.fptrunc(placed, _FLOATS), place, align=4)
+        return context.get_dummy_value()
+
+    del at, centre, scale, to
+    index, real = types.int64, types.float64
+    return types.void(values, index, real, real, out, index), code
+
+
+def _close_to_four(_context: Any, data: Any, step: Any, four: Any, at: Any, blocks: Any, band: Any) -> Any:
+    """One loop over all of the others: what it counts stays in registers, 16 counts at once."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        room, step, four, at, blocks, band = args
+
+        def load(place: Any, k: int, kind: Any) -> Any:
+            place = builder.add(place, builder.mul(step, ir.Constant(_INDEX, k)))
+            return builder.load(_place(context, builder, signature.args[0], room, place, kind), align=4)
+
+        own = []
+        for k in range(4):
+            x, y, z, norm = (load(builder.extract_value(four, k), axis, _FLOAT) for axis in range(4))
+            edge = builder.fsub(builder.fsub(ir.Constant(_FLOAT, -0.5), norm), band)
+            own.append([_everywhere(builder, value, _FLOATS) for value in (x, y, z, edge)])
+        beyond = _cgutils.alloca_once_value(builder, ir.Constant(_WORDS, [0] * LANES))
+        least = _cgutils.alloca_once_value(builder, ir.Constant(_WORDS, [-1] * LANES))
+        with _cgutils.for_range(builder, blocks) as loop:
+            first = builder.add(at, builder.mul(loop.index, ir.Constant(_INDEX, LANES)))
+            *theirs, norm = (load(first, axis, _FLOATS) for axis in range(4))
+            for *point, edge in own:
+                total = norm
+                for one, other in zip(point, theirs, strict=True):
+                    total = builder.fadd(builder.fmul(one, other, flags=("contract",)), total, flags=("contract",))
+                # Below the edge the sign is set: such a number is one more that is beyond, and a large whole number.
+                above = builder.bitcast(builder.fsub(total, edge), _WORDS)
+                sign = builder.lshr(above, ir.Constant(_WORDS, [31] * LANES))
+                builder.store(builder.add(builder.load(beyond), sign), beyond)
+                kept = builder.load(least)
+                builder.store(builder.select(builder.icmp_unsigned("<", above, kept), above, kept), least)
+        far = builder.zext(_halved(builder, builder.load(beyond), builder.add), _INDEX)
+
+        def lower(one: Any, other: Any) -> Any:
+            return builder.select(builder.icmp_unsigned("<", one, other), one, other)
+
+        nearest = _halved(builder, builder.load(least), lower)
+        width = builder.bitcast(builder.fadd(band, band), _WORD)
+        near = builder.sub(builder.mul(blocks, ir.Constant(_INDEX, 4 * LANES)), far)
+        certain = builder.icmp_unsigned(">", nearest, width)
+        return builder.select(certain, near, ir.Constant(_INDEX, -1))
+
+    index = types.int64
+    del step, four, at, blocks, band
+    return index(data, index, _types.UniTuple(index, 4), index, index, types.float32), code
+
+
+def _halved(builder: Any, words: Any, join: Callable[[Any, Any], Any]) -> Any:
+    """One number of 16, from halves that are joined."""
+    half = LANES // 2
+    while half:
+        one, other = (
+            builder.shuffle_vector(words, words, ir.Constant(ir.VectorType(_WORD, half), list(range(k, k + half))))
+            for k in (0, half)
+        )
+        words, half = join(one, other), half // 2
+    return builder.extract_element(words, ir.Constant(_WORD, 0))
+
+
 def _fma(_context: Any, x: Any, y: Any, z: Any) -> Any:
     def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.fma(*args)
@@ -187,6 +263,17 @@ close_2, close_3, close_4, close_5 = (cast("Lanes", _of_lanes(d, _closeness)) fo
 
 #: ``nearest_3``, likewise: the bit of the nearest of them, or the bits of several; 0 where none is close.
 nearest_3 = cast("Lanes", _of_lanes(3, _nearness))
+
+#: ``halve(values, at, centre, scale, out, to)``: 16 numbers, less the centre and times the scale, in single precision.
+halve = cast("Callable[[Floats, Whole, float, float, Floats32, Whole], None]", intrinsic(_halve))
+
+#: ``close_to_four(data, step, four, at, blocks, band)``: how many pairs are close, of four points and 16 times so many
+#: others; -1 where rounding may have turned some. Points lie in ``data`` by coordinate, in three rows ``step`` apart;
+#: the fourth has half the squared norms, negated. Close is a distance of at most 1; half its square has lost ``band``.
+close_to_four = cast(
+    "Callable[[Floats32, Whole, tuple[Whole, Whole, Whole, Whole], Whole, Whole, np.float32], int]",
+    intrinsic(_close_to_four),
+)
 
 #: ``fma(x, y, z)``: x * y + z, rounded once, by every processor to the same bit.
 fma = cast("Callable[[float, float, float], float]", intrinsic(_fma))

@@ -35,6 +35,7 @@ from appulse.model.points import ball_points, normal_points
 from appulse.model.positions import EARTHS, checked_positions, degrees_around, given_degrees
 from appulse.model.reach import normal_quantile
 from appulse.model.room import full
+from appulse.model.samples import ABOVE_ONE, Weighted, checked_samples, weights_of
 from appulse.model.scaling import scaled_spread
 from appulse.model.strings import Labels
 from appulse.model.strings import encode as canonical
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_ABOVE_ONE = 1.0 + 1e-9
 _POINTS = 64  # of a position, where its coordinates are asked for
 
 
@@ -74,7 +74,7 @@ def objects_of(rows: ValidRows, encoding: Encoding) -> Objects:
     """Objects of good rows."""
     objects = _objects(rows, encoding)
     if rows.margin is not None:
-        objects = replace(objects, reach=objects.reach + rows.margin * _ABOVE_ONE, margin=rows.margin)
+        objects = replace(objects, reach=objects.reach + rows.margin * ABOVE_ONE, margin=rows.margin)
     if encoding.behind:
         carried = [plain_values(rows.table[name]).cast(kind) for name, kind in encoding.carry]
         carried += [contents(objects)] if encoding.kept_apart else []
@@ -175,20 +175,12 @@ def infer_dimensions(table: pa.Table, model: Model) -> int | None:
         return 1
     samples = lengths(column)
     widths = lengths(column.flatten())
-    found, counts = np.unique(widths[_weights_of(table, model, samples)[1] & (widths > 0)], return_counts=True)
+    found, counts = np.unique(widths[weights_of(table, model, samples)[1] & (widths > 0)], return_counts=True)
     if len(found) == 0:
         return None
     d = int(found[np.argmax(counts)])
     uncertainty.check_dimensions(f"Samples({model.column!r})", d)
     return d
-
-
-@dataclass
-class Weighted(Batch):
-    """Points (m, d), and their weights: None where those of a row weigh the same."""
-
-    points: NDArray[np.float64]
-    weights: NDArray[np.float64] | None = None
 
 
 @dataclass
@@ -219,7 +211,7 @@ def _check_existence(table: pa.Table, encoding: Encoding, defects: Defects) -> N
     if (given := encoding.existence) is None:
         return full(len(table), 1.0)
     existence = floats(table[given])
-    bad = ~((existence > 0.0) & (existence <= _ABOVE_ONE))
+    bad = ~((existence > 0.0) & (existence <= ABOVE_ONE))
     defects.mark(bad, why.BAD_EXISTENCE, lambda i: f"column {given!r} is {held(table, given, i)}")
     return np.minimum(existence, 1.0)
 
@@ -254,7 +246,8 @@ def _check_motion(table: pa.Table, encoding: Encoding, defects: Defects) -> NDAr
 
 def _check_values(table: pa.Table, encoding: Encoding, defects: Defects) -> Values:
     if isinstance(encoding.model, Samples):
-        return _check_samples(table, encoding.model, encoding.dimensions, defects)
+        samples = checked_samples(table, encoding.model, encoding.dimensions, defects)
+        return Values(np.empty((len(table), samples.values.points.shape[1])), np.empty((len(table), 0)), samples)
     if isinstance(encoding.model, Vectors):
         return Values(checked_vectors(table, encoding.model, encoding.dimensions, defects), np.empty((len(table), 0)))
     if isinstance(encoding.model, Incomplete):
@@ -318,85 +311,6 @@ def _filled(rows: ValidRows, encoding: Encoding, fill: Fill) -> tuple[ValidRows,
     strange = (~np.isfinite(filled.rows) & (filled.way != OBSERVED)[owner]).any(axis=1) | ~np.isfinite(weights)
     failed = (np.diff(filled.first) == 0) | (np.bincount(owner[strange], minlength=len(group)) > 0)
     return replace(rows, values=values, way=filled.way), failed
-
-
-def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defects) -> Values:
-    """The samples that weigh anything; no others are looked at."""
-    column = chunk(table[model.column])
-    counts = lengths(column)
-    defects.mark(counts == 0, why.EMPTY_SAMPLES, lambda _: f"column {model.column!r} is null or empty")
-    owner = np.repeat(np.arange(len(table)), counts)
-    first = begin = np.concatenate([[0], np.cumsum(counts)])
-    weights, counted = _weights_of(table, model, counts)
-    inner = column.flatten()
-    if is_numeric(column.type.value_type):
-        flat, widths = floats(inner), np.ones(len(inner), np.int64)
-    else:
-        flat = floats(inner.flatten())
-        widths = lengths(inner)
-    d = 1 if d is None else d
-    uneven = np.zeros(len(table), bool)
-    uneven[owner[counted & (widths != d)]] = True
-
-    def dimension(i: int) -> str:
-        own = slice(begin[i], begin[i + 1])
-        found = sorted(set(widths[own][counted[own]].tolist()))
-        return f"samples have {found} coordinates, the call has {d} dimensions"
-
-    defects.mark(uneven, why.WRONG_DIMENSION, dimension)
-    rows = np.full((len(inner), d), np.nan)
-    even = widths == d
-    rows[even] = flat[np.repeat(even, widths)].reshape(-1, d)
-    odd = np.zeros(len(table), bool)
-    odd[owner[counted & ~np.isfinite(rows).all(axis=1)]] = True
-    defects.mark(odd, why.NON_FINITE, lambda _: f"a sample of {model.column!r} is null, NaN or infinite")
-    if weights is not None:
-        weights = _check_weights(table, model, weights, first, defects)
-        kept = np.flatnonzero(weights != 0.0)
-        ends = np.cumsum(np.bincount(owner[kept], minlength=len(table)))
-        weights, first, rows = weights[kept], np.concatenate([[0], ends]), rows[kept]
-    samples = Ragged(first, Weighted(rows, weights))
-    return Values(np.empty((len(table), d)), np.empty((len(table), 0)), samples)
-
-
-def _weights_of(
-    table: pa.Table, model: Samples, counts: NDArray[np.int64]
-) -> tuple[NDArray[np.float64] | None, NDArray[np.bool_]]:
-    """The weight of each sample (None: they weigh the same), and which samples count: all but those of weight 0.
-
-    Rows that do not have a weight for each sample have zeros, and all their samples count.
-    """
-    every = np.ones(int(counts.sum()), bool)
-    if model.weights is None:
-        return None, every
-    column = chunk(table[model.weights])
-    given = lengths(column)
-    fits, rows = given == counts, np.arange(len(table))
-    weights, fitting = np.zeros(len(every)), fits[np.repeat(rows, counts)]
-    weights[fitting] = floats(column.flatten())[fits[np.repeat(rows, given)]]
-    return weights, ~fitting | (weights != 0.0)
-
-
-def _check_weights(
-    table: pa.Table, model: Samples, weights: NDArray[np.float64], first: NDArray[np.int64], defects: Defects
-) -> NDArray[np.float64]:
-    """Mark rows whose weights cannot be used; the others' sum to at most 1."""
-    counts, n = np.diff(first), len(table)
-    given = lengths(chunk(table[model.weights]))
-    defects.mark(given != counts, why.WRONG_DIMENSION, lambda i: f"{given[i]} weights for {counts[i]} samples")
-    owner = np.repeat(np.arange(n), counts)
-    odd, negative = np.zeros(n, bool), np.zeros(n, bool)
-    odd[owner[~np.isfinite(weights)]] = True
-    defects.mark(odd, why.NON_FINITE, lambda _: f"a weight of {model.weights!r} is null, NaN or infinite")
-    negative[owner[weights < 0]] = True
-    defects.mark(
-        negative, why.NEGATIVE_WEIGHT, lambda i: f"the least weight is {weights[first[i] : first[i + 1]].min()}"
-    )
-    total = np.bincount(owner, np.where(np.isfinite(weights), weights, 0.0), n)
-    defects.mark(total > _ABOVE_ONE, why.WEIGHTS_ABOVE_ONE, lambda i: f"weights sum to {total[i]}")
-    defects.mark(total <= 0.0, why.EMPTY_SAMPLES, lambda _: f"all weights of {model.weights!r} are zero")
-    scaled: NDArray[np.float64] = np.where(total[owner] > 1.0, weights / np.maximum(total[owner], 1e-300), weights)
-    return scaled
 
 
 def _filtered(table: pa.Table, values: Values, encoding: Encoding) -> tuple[NDArray[np.int64], Values]:

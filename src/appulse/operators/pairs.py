@@ -26,6 +26,7 @@ from appulse.kernels.metrics import Within, close_points, metric_distances, samp
 from appulse.kernels.nearest import mean_distances
 from appulse.kernels.one_dimension import refine_line
 from appulse.kernels.refine import refine
+from appulse.kernels.single_precision import Goal, refine_narrow
 from appulse.kernels.strings import Ordered, Runs, sorts_after
 from appulse.kernels.within_epsilon import SamplePairs, close_samples
 from appulse.model.batch import SHARED, Batch, Ragged
@@ -317,6 +318,8 @@ def _on_earth(
 # Samples of each object from which on it pays to judge them one by one before all pairs of them are looked at.
 _BOUNDED_FROM = 24
 _NEVER = np.iinfo(np.int64).max
+# Dimensions in which samples are compared in single precision, and from how many samples of each object on.
+_NARROW, _NARROW_FROM = (2, 3), 32
 # Pairs of samples: of one pair of rows, and of all that are compared at once, from which on this is announced. A core
 # compares some 2e9 a second, and nothing can stop it within a pair.
 _LONG_PAIR, _LONG_WORK, _A_SECOND = 1e10, 1e11, 2e9
@@ -376,11 +379,22 @@ def _refined(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> Sco
         refine_on_axes(pairs.rows, d, limit2, plan.threshold, *sides, probability, done)
         if done.any():
             counts["on_axes"] += int(done.sum())
-            return _with_rest(plan, pairs, probability, done, counts)
+            return _with_rest(plan, ScoredPairs(pairs, probability, probability), done, "axes", counts)
     announce_work(pairs)
     # What windows make of a pair counts, too: a bound that reaches the threshold is not enough there.
     early = plan.bounded and not plan.uncertain
     upper = np.empty(len(probability) if early else 0)
+    if {"sample", "narrow"} <= plan.bounds and d in _NARROW and not any(len(side.weights) for side in sides):
+        moments = pairs.left_store.moments, pairs.right_store.moments
+        one, other = (Sampled(*side) for side in zip(sides, moments, strict=True))
+        goal, done = Goal(plan.limit, plan.threshold, _NARROW_FROM), np.empty(len(probability), bool)
+        pruned = refine_narrow(pairs.rows, goal, one, other, probability, upper, done)
+        counts["pruned_sample"] += pruned
+        counts["refined"] -= pruned
+        if done.any():
+            return _with_rest(
+                plan, ScoredPairs(pairs, probability, upper if early else probability), done, "narrow", counts
+            )
     pruned = refine(
         pairs.rows,
         plan.limit,
@@ -410,20 +424,15 @@ def _refined_within(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str])
 
 
 def _with_rest(
-    plan: JoinPlan,
-    pairs: CandidatePairs,
-    probability: NDArray[np.float64],
-    done: NDArray[np.bool_],
-    counts: Counter[str],
+    plan: JoinPlan, scored: ScoredPairs, done: NDArray[np.bool_], way: str, counts: Counter[str]
 ) -> ScoredPairs:
-    """The pairs whose probability is known, and the others refined."""
+    """The pairs whose probability is known, and the others refined in another way."""
     if done.all():
-        return _exact(pairs, probability)
-    others = replace(plan, bounds=plan.bounds - {"axes"})
-    rest = _refined(others, pairs.filter(~done), counts)
-    upper = probability.copy()
+        return scored
+    rest = _refined(replace(plan, bounds=plan.bounds - {way}), scored.pairs.filter(~done), counts)
+    probability, upper = scored.probability.copy(), scored.upper.copy()
     probability[~done], upper[~done] = rest.probability, rest.upper
-    return ScoredPairs(pairs, probability, upper)
+    return ScoredPairs(scored.pairs, probability, upper)
 
 
 def products(pairs: CandidatePairs) -> NDArray[np.float64]:

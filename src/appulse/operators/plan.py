@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from appulse.windows.frames import Rule
 
 #: Bounds that can be switched off; the answers never change.
-BOUNDS = frozenset({"reach", "moment", "square", "sample", "accept", "axes", "projection", "eviction", "lazy"})
+BOUNDS = frozenset(
+    {"reach", "moment", "square", "sample", "accept", "axes", "narrow", "projection", "eviction", "lazy"}
+)
 METRICS = ("euclidean", "manhattan", "chebyshev")
 INDEXES = ("auto", "grid", "dense", "sorted")
 
