@@ -1,11 +1,12 @@
 """Probabilities of pairs of sampled objects by numbers of half the width, exact all the same.
 
-Single precision compares twice as many samples at once. What its rounding may have turned is known: samples are close
-for certain, or may be, on either side of a band around the limit. Where both counts agree they are the true one, and
-where they do not, samples are compared as `close_count` compares them. Bounds of single samples are widened by as much.
+Single precision compares twice as many samples at once. What its rounding may have turned is known: a band around the
+limit. Where no distance lies in it, counts are those of doubles; where one does, `close_count` compares the samples
+again. Bounds of single samples are widened by as much.
 
-Coordinates are taken from the mean of the left object, over the limit. None is more than ``far`` then, a comparison
-has lost at most some 30 roundings of ``1 + far ** 2``, and the band has room for 64.
+Coordinates are taken from the mean of the left object, in limits. Half a squared distance is |a|^2 / 2 + |b|^2 / 2 -
+a.b; samples that are close lie within 1 + r of that mean, r the left object's radius, and such a number has lost at
+most 14 (1 + r)^2 roundings of 2^-24. The band has room for 32.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Floats, Floats32, Ints, RowPairs, Sampled
 
 _AHEAD = 8  # pairs that are prepared before their turn
-_ROUNDING = 2.0**-18  # 64 roundings
-_FARTHEST = 64.0  # in limits: the band is a hundredth of the limit there, and doubles are as fast
+_BAND = 2.0**-19  # 32 roundings
+_SLACK = 2.0**-18  # of what bounds go by, in squared distances
+_FARTHEST = 64.0  # in limits: beyond, most pairs have a distance in the band
 _NOWHERE = np.float32(-1e30)
-_ZERO, _HALF, _ONE, _TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
+_ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 _LEFT, _RIGHT, _SHARE, _ROWS = 0, 4, 8, 9  # where the rows of each begin in the room: three axes, and norms
 
 
@@ -39,7 +41,7 @@ class Goal(NamedTuple):
 
 
 class _Other(NamedTuple):
-    """What bounds go by of the object that samples are judged against, in single precision."""
+    """What bounds go by, of the object that samples of another are judged against."""
 
     x: np.float32  # its mean
     y: np.float32
@@ -90,8 +92,9 @@ class _Place(NamedTuple):
 
 @fused_kernel
 def _other_of(at: _Place, covariance: Floats, shape: Floats, row: int, d: int, scale: float) -> _Other:
+    """As `sample_bounds` begins, with more room for rounding."""
     f, far, square = np.float32, at.far, scale * scale
-    slack = _ROUNDING * (1.0 + far * far) + 4.0 * far * at.blur
+    slack = _SLACK * (1.0 + far * far) + 4.0 * far * at.blur
     blunt = 4.0 * far * far * slack + 40.0 * far * far * far * at.blur
     inside = 1.0 - at.radius - at.blur
     inside = inside * inside - slack if inside > 0.0 else -1.0
@@ -113,9 +116,9 @@ def _other_of(at: _Place, covariance: Floats, shape: Floats, row: int, d: int, s
 
 @fused_kernel
 def _shares(room: Floats32, first: int, n: int, other: _Other) -> tuple[float, float]:
-    """What share of the other object is close to each sample, at most; in all, of those of whom it is all, and others.
+    """How many samples all of another object is close to, and what share of it is close to all the rest, at most.
 
-    As `sample_bounds` has it. Shares of 0 are known: all of it is close, or none.
+    The share of each is kept in the room, as `sample_bounds` has it; 0 where all of the other is close, or none.
     """
     blocks = (n + LANES - 1) // LANES
     found = rest = _ZERO
@@ -125,7 +128,7 @@ def _shares(room: Floats32, first: int, n: int, other: _Other) -> tuple[float, f
         tilt = a * (other.u + other.xx * a + other.xy * b + other.xz * c)
         tilt += b * (other.v + other.yy * b + other.yz * c) + c * (other.w + other.zz * c)
         above = apart + other.least
-        variance = (max(_ZERO, tilt)) + other.spread
+        variance = max(_ZERO, tilt) + other.spread
         share = variance / (variance + above * above) if above > _ZERO else _ONE
         nowhere = room[first + 3, s] == _NOWHERE
         whole = (apart <= other.inside) & (not nowhere)
@@ -133,7 +136,7 @@ def _shares(room: Floats32, first: int, n: int, other: _Other) -> tuple[float, f
         found += _ONE if whole else _ZERO
         rest += share
         room[_SHARE, s] = share
-    return np.float64(found), np.float64(rest) * (1.0 + blocks * _ROUNDING)
+    return np.float64(found), np.float64(rest) * (1.0 + blocks * _SLACK)
 
 
 @kernel
@@ -230,7 +233,7 @@ def refine_narrow(
                 order[size] = s
                 size += room[_SHARE, s] > _ZERO
             order[size] = order[size + 1] = order[size + 2] = width - 1
-            band = np.float32(0.5 * _ROUNDING * (1.0 + left_radius[a] * scale + blur) ** 2)
+            band = np.float32(_BAND * (1.0 + left_radius[a] * scale + blur) ** 2)
             blocks = (partners + LANES - 1) // LANES
             for t in range(0, size, 4):
                 four = order[t], order[t + 1], order[t + 2], order[t + 3]
