@@ -133,6 +133,36 @@ def test_expected_pairs_and_answers_are_near_the_actual_ones(window: Any) -> Non
     assert "microseconds a probe: scan" in text
 
 
+@pytest.mark.parametrize("window", [ap.TimeWindow(5), ap.CountWindow(400)])
+def test_no_row_is_expected_to_be_its_own_partner(window: Any) -> None:
+    """Of rows far apart nothing is expected, and each pair of rows in reach is counted once."""
+    n = 2_000
+    table = pa.table({"id": np.arange(n), "ts": np.arange(n) // 20 / 10, "x": np.arange(n) * 9.0, "y": np.zeros(n)})
+    rows = ap.Stream(table, key="id", time="ts", value=ap.Ball("x", "y", radius=0.5, samples=8))
+    times = table["ts"].to_numpy()
+    gap = times[:, None] - times[None, :]
+    in_reach = np.triu(np.abs(gap) <= 5, 1).sum() if isinstance(window, ap.TimeWindow) else 399 * n - 399 * 400 // 2
+    result = ap.self_join(rows, epsilon=2.0, probability=0.3, window=window)
+    _, _, pairs, near, answers = _numbers(str(ap.explain(result)), "expected of")
+    assert (near, answers, len(result)) == (0, 0, 0)
+    assert pairs == pytest.approx(in_reach, rel=0.05)
+
+
+def test_rows_of_one_time_are_expected_to_meet_once() -> None:
+    """In two streams, and in one, of whose rows some may not meet."""
+    table = pa.table({"id": np.arange(1_000), "ts": np.zeros(1_000), "x": np.zeros(1_000), "g": np.arange(1_000) % 2})
+    stream, other = (ap.Stream(table, key="id", time="ts", value=ap.Ball("x", radius=0.5, samples=8)) for _ in "ab")
+    settings: dict[str, Any] = {"epsilon": 2.0, "probability": 0.3, "window": ap.CountWindow(10_000)}
+    for result, found in (
+        (ap.similarity_join(stream, other, **settings), 1_000_000),
+        (ap.self_join(stream, **settings), 1_000 * 999 / 2),
+        (ap.self_join(stream, **settings, different="g"), 500 * 500),
+    ):
+        assert len(result) == found
+        _, _, pairs, _, answers = _numbers(str(ap.explain(result)), "expected of")
+        assert (pairs, answers) == pytest.approx((found, found), rel=0.1)
+
+
 def test_an_output_that_will_explode_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     left, right = _clouds(600)
     question: dict[str, Any] = {"probability": 0.3, "window": ap.TimeWindow(100)}

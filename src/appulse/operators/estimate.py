@@ -56,7 +56,10 @@ def estimated(
     reach_of: Callable[[int], tuple[NDArray[np.int64], NDArray[np.int64]]],
     rows_each: int = _ROWS,
 ) -> Estimate:
-    """Draw rows from the windows of some of the arrivals, and judge these pairs. The same draw for the same rows."""
+    """Draw rows from the windows of some of the arrivals, and judge these pairs. The same draw for the same rows.
+
+    It is asked before the rows that came are linked.
+    """
     random = np.random.default_rng(len(arrivals.time))
     pairs = near = answers = matching = 0.0
     drawn = hits = 0
@@ -67,7 +70,9 @@ def estimated(
         some = probing[:: max(1, len(probing) // _PROBES)]
         oldest, newest = (ranks[some] for ranks in reach_of(own))
         begin = np.searchsorted(store.rank_max.view, oldest, side="left")
-        size = np.maximum(0, np.searchsorted(store.time.view, arrivals.time[some], side="right") - begin)
+        ours = arrivals.store == own
+        there = store.linked + np.cumsum(ours) - ours  # rows that are there when each arrival comes: never itself
+        size = np.maximum(0, there[some] - begin)
         at = np.repeat(some, rows_each)
         rows = np.repeat(begin, rows_each) + (random.random(len(at)) * np.repeat(size, rows_each)).astype(np.int64)
         # How many pairs of the push each one drawn stands for.
@@ -76,6 +81,9 @@ def estimated(
         rank, group = store.rank.view[rows], store.group.view[rows]
         met = (weight > 0) & (rank >= np.repeat(oldest, rows_each)) & (rank <= np.repeat(newest, rows_each))
         met &= group == arrivals.group[at]
+        if plan.check_differ:
+            differ, its = store.differ.view[rows], arrivals.differ[at]
+            met &= (differ != 0) & (its != 0) & (differ != its)
         drawn += int(met.sum())
         pairs += float(weight[met].sum())
         square = squared_distances(np.arange(len(at)), rows, arrivals.places(stores, at), store.centre.view)
