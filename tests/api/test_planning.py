@@ -24,6 +24,13 @@ def crowd(seed: int, rows: int = 6_000, keys: int = 600, seconds: float = 600.0)
     return pa.table({"k": key, "t": t, "x": x, "y": y, "p": chance.uniform(0.4, 1, rows)})
 
 
+def scans(n: int) -> pa.Table:
+    """500 rows at a time, 10 seconds apart."""
+    chance = np.random.default_rng(7)
+    place = chance.uniform(0, 100, (2, 500 * n))
+    return pa.table({"k": list(range(500)) * n, "t": np.repeat(np.arange(n) * 10.0, 500), "x": place[0], "y": place[1]})
+
+
 def stream(**more: Any) -> Any:
     return ap.Stream(None, key="k", time="t", value=ap.Gaussian("x", "y", sigma=0.5), **more)
 
@@ -127,6 +134,8 @@ def test_the_call_stays_as_it_is_and_may_not_have_begun() -> None:
         ({"lift": crowd(1)}, {}, "names 'lift', which is no stream. Did you mean 'left'"),
         (crowd(1), {"rate": {"lef": 1.0}}, "rate= names 'lef'"),
         (crowd(1).drop_columns(["t"]), {}, "no column 't'"),
+        (scans(1), {}, "All rows of the sample are of one time"),
+        ({"left": scans(1), "right": scans(1)}, {"rate": {"left": 5.0}}, "rate= of every stream"),
         (crowd(1), {"engine": "flink"}, "engine='flink'"),
     ],
 )
@@ -143,6 +152,31 @@ def test_a_sample_shorter_than_a_window_is_drawn_out() -> None:
     assert not plan.steady
     assert plan.state_rows == pytest.approx(36_000, rel=0.05)
     assert "drawn out" in plan.notes[0]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 30])
+def test_few_scans_have_the_rate_of_many(n: int) -> None:
+    """Of a single one it is declared."""
+    join = ap.SimilarityJoin(stream(), epsilon=4.0, probability=0.5, window="60 seconds")
+    plan = ap.plan(join, scans(n), rate=50.0 if n == 1 else None, memory=1e9, cores=1)
+    assert (plan.rate, plan.peak_rate) == pytest.approx((50, 50))
+    assert plan.state_rows == pytest.approx(3_000, rel=0.17)  # six scans, or seven at either end
+    assert within_factor(plan.answers_per_second, ap.plan(join, scans(30)).answers_per_second)
+    assert 0 < plan.rows_per_core < float("inf")
+    assert plan.fits
+    assert n >= 8 or "and the sample is of " + f"{10 * n} seconds" in plan.notes[0]
+    twice = ap.plan(join, scans(n), rate=100.0)
+    assert twice.state_rows == pytest.approx(2 * plan.state_rows, rel=0.01)
+
+
+def test_the_rate_of_each_stream_of_a_single_scan_is_as_declared() -> None:
+    rates = {"left": 10.0, "right": 30.0}
+    plan = ap.plan(CALLS["join"](), {name: scans(1) for name in rates}, rate=rates)
+    assert plan.rate == pytest.approx(40)
+    assert plan.state_rows == pytest.approx(40 * 30, rel=0.01)
+    with pytest.raises(BadArgument, match="Give rows of several times"):
+        ap.plan(CALLS["count window"](), {name: scans(1) for name in rates}, rate=40.0)
+    assert ap.plan(CALLS["count window"](), {name: scans(2) for name in rates}).state_rows == 400
 
 
 def test_the_mean_of_the_lesser_of_k_and_a_poisson_number() -> None:

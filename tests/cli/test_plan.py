@@ -124,6 +124,27 @@ def test_misuse_is_told(job: Path, options: list[str], said: str) -> None:
     assert any(part in done.output.replace("\n", " ") for part in said.split("|"))
 
 
+def test_rows_of_one_time_are_planned_by_a_rate(job: Path) -> None:
+    for file in (job.parent / "fixes").iterdir():
+        table = pq.read_table(file)
+        pq.write_table(table.set_column(1, "t", pa.array([5.0] * len(table))), file)
+    for command, limits in (("plan", ""), ("run", '[limits]\nmemory = "8 GB"\n')):
+        job.write_text(JOB + limits)
+        done = appulse(command, job)
+        assert done.exit_code == 2
+        assert "in a job file it is rate in [limits], at the command line --rate" in " ".join(done.output.split())
+    done = appulse("plan", job, "--rate", "100", "--json", "--engine", "process")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["state_rows"] == pytest.approx(4_000)
+
+
+def test_rows_without_a_time_are_not_planned_for(job: Path) -> None:
+    pq.write_table(
+        pa.table({"k": [0], "t": pa.array([None], pa.float64()), "x": [0.0]}), job.parent / "fixes" / "4.parquet"
+    )
+    assert json.loads(appulse("plan", job, "--json", "--engine", "process").stdout)["state_rows"] == 201
+
+
 def test_sizes_are_read() -> None:
     sizes = {"8 GB": 8e9, "512 MiB": 512 * 2**20, "4g": 4e9, "100": 100, "1.5 kB": 1_500}
     assert {text: bytes_of(text) for text in sizes} == sizes

@@ -104,7 +104,8 @@ def plan(
     * ``memory, cores``: what is there, in bytes and in number; ``refusals`` of the plan say what does not fit.
     * ``engine``: ``"process"``, or ``"spark"``, which counts the memory of Spark's driver and workers, too.
 
-    Returns a `Plan`. Raises `BadArgument` where the sample has no rows.
+    Returns a `Plan`. Raises `BadArgument` where the sample has no rows, or where all its rows are of one time and
+    ``rate`` does not say how many come.
 
     >>> import appulse as ap
     >>> import pyarrow as pa
@@ -133,7 +134,7 @@ def planned(
     if call.state()["state_rows"] or call.started:
         raise BadArgument("Rows were pushed to the call. Give a new one: it is tried on the sample alone.")
     growth = _growth(call)
-    trial = _tried(call, supply, growth)
+    trial = _tried(call, supply, growth, rate)
     rates = _rates(rate, list(call.streams), trial)
     name = type(call).__name__
     return estimate(name, engine, trial, growth, rates=rates, memory=memory, cores=cores, speed=speed)
@@ -156,8 +157,7 @@ def _growth(call: ByHand[Any]) -> Growth:
     """How the figures of a call grow with its rows."""
     kind, streams = type(call).__name__, list(call.streams.values())
     settings = call.settings
-    window = settings.get("window")
-    by_rows = window is not None and not isinstance(window, TimeWindow | str) and _in_rows(window)
+    by_rows = _by_rows(call)
     grouped = all(stream.partitions for stream in streams)
     ways = max(2, len(streams))
     tiled = kind in _TILED
@@ -176,8 +176,11 @@ def _growth(call: ByHand[Any]) -> Growth:
     return Growth(1, 0 if by_rows else 1, 1 if grouped and kind == "WindowAggregate" else 0, tiled=tiled)
 
 
-def _in_rows(window: Any) -> bool:
-    return not (isinstance(window, TumblingWindow) and not isinstance(window.length, int))
+def _by_rows(call: ByHand[Any]) -> bool:
+    """Whether windows go by rows, not by time."""
+    window = call.settings.get("window")
+    in_time = isinstance(window, TumblingWindow) and not isinstance(window.length, int)
+    return window is not None and not isinstance(window, TimeWindow | str) and not in_time
 
 
 def _stays(call: ByHand[Any]) -> int | None:
@@ -198,12 +201,35 @@ def _stays(call: ByHand[Any]) -> int | None:
     return sum(found) + max(lateness, default=0) if found else None
 
 
-def _tried(call: ByHand[Any], supply: Supply, growth: Growth) -> Trial:
+def _until(every: NDArray[np.int64], call: ByHand[Any], rate: float | Mapping[str, float] | None) -> int:
+    """When the next rows would come after those of a sample: as long after the last as times are apart on the mean.
+
+    Where all are of one time, ``rate`` says how long rows take to come.
+    """
+    first, last, apart = int(every[0]), int(every[-1]), int((np.diff(every) > 0).sum())
+    names = list(call.streams)
+    if apart:
+        return last + max(1, (last - first) // apart)
+    if _by_rows(call):
+        raise BadArgument(
+            "All rows of the sample are of one time, and windows of rows wait for all rows of a time. Give rows of "
+            "several times."
+        )
+    if rate is None or (isinstance(rate, Mapping) and not set(names) <= set(rate)):
+        raise BadArgument(
+            "All rows of the sample are of one time: it does not show how many come in a second. Give rows of several "
+            "times, or rate= of every stream; in a job file it is rate in [limits], at the command line --rate."
+        )
+    each = sum(rate[name] for name in names) if isinstance(rate, Mapping) else rate
+    return first + max(1, round(1e6 * len(every) / each))
+
+
+def _tried(call: ByHand[Any], supply: Supply, growth: Growth, rate: float | Mapping[str, float] | None) -> Trial:
     """A trial that is long enough for what is held to be steady, if there are rows for it."""
     every = np.sort(np.concatenate([supply.times[name] for name in call.streams]))
     if not len(every):
         raise BadArgument("The sample has no rows with a time. Give some: rows of every stream, over several windows.")
-    begin, end = int(every[0]), int(every[-1]) + 1
+    begin, end = int(every[0]), _until(every, call, rate)
     stays, batch = _stays(call), supply.batch
     span = max(3 * (stays or 0), 8 * (batch or 0), (end - begin) * _FEW_ROWS // len(every), 1)
     most = MOST_ROWS if growth.thinned else _MOST_UNTHINNED
@@ -240,7 +266,13 @@ def _stretch(
     """The call, tried on a stretch."""
     pushes = _PUSHES if supply.batch is None else min(max(span // supply.batch, 6), 2 * _PUSHES)
     end = begin + span
-    steps = _steps(copy(call), supply.read(begin, end, keep), np.linspace(begin, end, pushes + 1).astype(np.int64))
+    each = [supply.times[name] for name in call.streams]
+    every = np.concatenate([times[slice(*np.searchsorted(times, [begin, end]))] for times in each])
+    pushes = min(pushes, max(1, len(np.unique(every))))  # where rows come in scans, each push has its own
+    edges, tables = np.linspace(begin, end, pushes + 1).astype(np.int64), supply.read(begin, end, keep)
+    if pushes == 1:
+        _steps(copy(call), tables, edges)  # the first push of a process takes longer
+    steps = _steps(copy(call), tables, edges)
     half = begin + span * (pushes // 2) // pushes
     there = [_between(supply.times[name], half, end) for name in call.streams]
     came = [sum(step.rows[i] for step in steps[pushes // 2 :]) for i in range(len(there))]
@@ -310,6 +342,8 @@ def _own(answers: pa.Table) -> int:
 def _is_steady(steps: Sequence[Step]) -> bool:
     """Whether the last third holds about as much as the one before it."""
     third = len(steps) // 3
+    if not third:
+        return False
     before = max(step.state_rows for step in steps[third:-third] or steps[:third])
     return max(step.state_rows for step in steps[-third:]) <= _STILL * before
 

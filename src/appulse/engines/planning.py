@@ -212,7 +212,8 @@ def estimate(
 
     power = 1 if growth.nearest else growth.answers
     increase = float(more[0]) if growth.nearest else _chances(more, power)
-    increase *= drawn if power > 1 else 1.0
+    if power > 1:  # rows of a single push met half of them, on the mean
+        increase *= 2 * drawn - 1 if len(busiest.steps) == 1 else drawn
     peak = _made(busiest, growth, more) * increase
     tried = [
         (_made(one, growth, more) * one.seconds, _chances(np.array(one.rates), power) * one.seconds)
@@ -221,7 +222,7 @@ def estimate(
     each = sum(made for made, _ in tried) / max(sum(chance for _, chance in tried), 1e-300)
     usual_answers = each * float(np.mean([_chances(one, power) for one in trial.typical])) * increase
 
-    cost = _cost([step for one in (busiest, *trial.others) for step in one.steps[1:]])(held)
+    cost = _cost([step for one in (busiest, *trial.others) for step in one.steps[1:] or one.steps])(held)
     rate, top = speed * float((more * usual).sum()), speed * float((more * np.maximum(here, usual)).sum())
     asked = max(1, ceil(top * cost / _LOAD))
     total = _FIXED[engine] + _EACH_CORE[engine] * asked + _COPIES[engine] * state
@@ -252,8 +253,8 @@ def _notes(trial: Trial, longer: float, speed: float) -> Iterator[str]:
         yield f"tried on {min(busiest.share):.1%} of the keys, over {_number(busiest.seconds)} seconds of the streams"
     if longer > 1 and trial.stays is not None:
         yield (
-            f"rows are held for {_number(trial.stays)} seconds, and the sample is of {_number(busiest.seconds)}: what "
-            "is held is drawn out to that"
+            f"rows are held for {_number(trial.stays)} seconds, and the sample is of {_number(busiest.seconds)} "
+            "seconds: what is held is drawn out to that"
         )
     elif not trial.steady:
         yield "what is held still grew at the end of the sample: take these figures as the least"

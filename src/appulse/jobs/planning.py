@@ -28,6 +28,7 @@ __all__ = ["plan_job"]
 
 #: Times that are read of each source, to know how many rows come when.
 _MOST_TIMES = 4_000_000
+_NEVER = np.iinfo(np.int64).max
 
 
 def plan_job(
@@ -81,7 +82,7 @@ class _Files:
                     f"{nearest(stream.time, data.schema.names)}"
                 )
             self._parts[name], self.times[name] = _times(data, stream)
-        self.batch = max((one for one in map(self._batch, sources.items()) if one is not None), default=None)
+        self.batch = max((one for one in map(self._batch, sources.items()) if one), default=None)
 
     def _batch(self, source: tuple[str, Any]) -> int | None:
         """How long a time of a source a micro-batch takes in, where the job says how many files it does."""
@@ -141,7 +142,8 @@ def _times(data: ds.Dataset, stream: Stream) -> tuple[list[_Part], NDArray[np.in
     parts, found, count = [], [], 0
     for fragment in data.get_fragments():
         own = [_micros(batch.column(stream.time), stream) for batch in fragment.to_batches(columns=[stream.time])]
-        micros = np.concatenate(own) if own else np.zeros(0, np.int64)
+        micros = np.concatenate([np.zeros(0, np.int64), *own])
+        micros = micros[micros < _NEVER]
         if len(micros):
             parts.append(_Part(fragment, int(micros.min()), int(micros.max())))
             found.append(micros)
@@ -156,4 +158,4 @@ def _times(data: ds.Dataset, stream: Stream) -> tuple[list[_Part], NDArray[np.in
 def _micros(column: pa.Array, stream: Stream) -> NDArray[np.int64]:
     """Times in microseconds; where there is none, one that is in no stretch."""
     micros, null, strange = to_micros(column, stream.unit)
-    return np.where(null | strange, np.iinfo(np.int64).max, micros) if (null | strange).any() else micros
+    return np.where(null | strange, _NEVER, micros) if (null | strange).any() else micros
