@@ -197,7 +197,7 @@ def test_without_locations_regions_are_outlined_by_their_sensors() -> None:
     data = read(phenomena_page(found, readings, locations)).data
     states = [state for one in data["phenomena"] for state in one["states"]]
     assert states
-    assert all(state[2] and state[3] == state[4] == [] and len(state) == 7 for state in states)
+    assert all(state[2] and state[3] == state[4] == [] and len(state) == 8 for state in states)
 
 
 def test_values_may_be_names() -> None:
@@ -205,7 +205,27 @@ def test_values_may_be_names() -> None:
     named = readings.set_column(2, "heat", pa.array([f"h{v:.0f}" for v in readings["heat"].to_pylist()]))
     shown = read(phenomena_page(events(named, locations), named, locations))
     assert shown.data["classes"] == ["h0", "h1", "h2"]
-    assert {one["value"] for one in shown.data["phenomena"]} <= {"h0", "h1", "h2"}
+    assert {state[7] for one in shown.data["phenomena"] for state in one["states"]} <= {"h0", "h1", "h2"}
+
+
+def test_each_event_has_its_own_value() -> None:
+    """By nearness a phenomenon has the median of its readings, another one from event to event."""
+    readings, locations = field()
+    wild = readings["heat"].to_numpy() + np.random.default_rng(0).random(len(readings))
+    readings = readings.set_column(2, "heat", pa.array(wild))
+    stream = ap.Stream(readings, key="mote", time="time", value="heat")
+    found = ap.phenomena(stream, strength=1, span=30, within=0.4, locations=locations, reach=1.5)
+    rows = found.to_pylist()
+    values = [
+        {f"{row['value']:.6g}" for row in rows if row["phenomenon"] == n} for n in found["phenomenon"].to_pylist()
+    ]
+    assert max(map(len, values)) > 2
+    shown = read(phenomena_page(found, readings, locations))
+    told = sorted(tuple(re.split(" · | ", text)[i] for i in (0, 1, 3)) for *_, text in shown.data["events"])
+    assert told == sorted((f"{row['time']:g}", f"#{row['phenomenon']}", f"{row['value']:.6g}") for row in rows)
+    states = sorted((one["name"], state[7]) for one in shown.data["phenomena"] for state in one["states"])
+    stood = [row for row in rows if row["event"] != "disappears"]
+    assert states == sorted((f"#{row['phenomenon']}", f"{row['value']:.6g}") for row in stood)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -460,7 +480,7 @@ def test_the_example_shows_smog_that_comes_and_is_blown_away(monkeypatch: pytest
     readings, stations = example["twin"](pd.Timestamp("2014-11-17"))
     found = example["episodes"](readings, stations)
     shown = read(phenomena_page(found, readings, stations, labels=example["CLASSES"], place=example["PLACE"])).data
-    value = {one["name"]: one["value"] for one in shown["phenomena"]}
+    value = {one["name"]: one["states"][0][7] for one in shown["phenomena"]}
     told = [
         {value[name]: len(sensors) for name, sensors in standing(shown, shown["frames"].index(f"2014-11-{when}"))}
         for when in ("17 06:00", "18 18:00", "20 18:00")

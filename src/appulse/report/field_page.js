@@ -120,7 +120,7 @@
     }
   }
 
-  function drawRegion(one, [, , sensors, centroid, hull]) {
+  function drawRegion(one, [, , sensors, centroid, hull, , , value]) {
     const regions = $("regions"), dash = DASHES[one.dash % DASHES.length];
     const spot = (i) => ["cx", "cy"].map((name) => +circles[i].getAttribute(name));
     const corners = hull.length ? hull.map(at) : sensors.map(spot);
@@ -128,13 +128,13 @@
     const around = outline(corners);
     const shape = { class: "hull", stroke: ink(one), fill: ink(one), "stroke-dasharray": dash, d: `${line(around)}Z` };
     const drawn = make("path", shape, regions);
-    make("title", {}, drawn, `${one.name}: ${one.value}, ${sensors.length} sensors`);
+    make("title", {}, drawn, `${one.name}: ${value}, ${sensors.length} sensors`);
     if (centroid.length) {
       const [cx, cy] = at(centroid);
       make("circle", { cx, cy, r: 3, fill: ink(one) }, regions);
     }
     const top = around.reduce((best, point) => (point[1] < best[1] ? point : best));
-    drawName(`${one.name} · ${one.value}`, top[0], top[1] - 5, ink(one));
+    drawName(`${one.name} · ${value}`, top[0], top[1] - 5, ink(one));
   }
 
   function drawTrack(one, standing) {
@@ -154,7 +154,7 @@
       const row = make("tr", {}, body), first = make("th", { scope: "row" }, row);
       make("span", { class: "swatch", style: `color:${ink(one)}` }, first);
       first.append(one.name);
-      for (const cell of [one.value, its[2].length, its[5], its[6]]) make("td", {}, row, cell);
+      for (const cell of [its[7], its[2].length, its[5], its[6]]) make("td", {}, row, cell);
     }
     box.replaceChildren(table);
   }

@@ -31,7 +31,7 @@ MOST_PHENOMENA, MOST_EVENTS, MOST_FRAMES, MOST_CELLS = 500, 4_000, 3_000, 600_00
 
 _HELP = (
     "<p>Line: the sensors' median; band: from a tenth to nine tenths of them. A bar is a phenomenon, in the row of its "
-    "value. Keys: space plays and stops, the arrows go from moment to moment, Home and End to the ends.</p>"
+    "first value. Keys: space plays and stops, the arrows go from moment to moment, Home and End to the ends.</p>"
 )
 
 

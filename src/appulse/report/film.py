@@ -95,7 +95,7 @@ def film_data(clip: Film) -> dict[str, Any]:
 def _phenomenon(clip: Film, one: Phenomenon, place: dict[str, int]) -> dict[str, Any]:
     """A phenomenon and its states.
 
-    A state is: frames from and until, places of sensors, centroid, hull, speed, speed by axis.
+    A state is: frames from and until, places of sensors, centroid, hull, speed, speed by axis, value.
     """
     ends = [event.time for event in one.events[1:]]
     states = []
@@ -112,11 +112,11 @@ def _phenomenon(clip: Film, one: Phenomenon, place: dict[str, int]) -> dict[str,
                 rounded(row["centroid"] or (), 5),
                 [rounded(corner, 5) for corner in row["hull"] or ()],
                 *_speed(clip, row["velocity"]),
+                clip.value_text(row["value"]),
             ]
         )
     return {
         "name": one.name,
-        "value": clip.value_text(one.value),
         "colour": one.colour % COLOURS,
         "dash": one.colour // COLOURS,
         "states": states,
@@ -139,7 +139,7 @@ def _event_text(clip: Film, one: Phenomenon, place: int) -> str:
     number = len(event.row["sensors"] or ())
     parts = [
         f"{clip.clock.text(event.time)} {one.name} {KINDS.get(event.kind, event.kind)}",
-        clip.value_text(one.value),
+        clip.value_text(event.row["value"]),
     ]
     if event.kind != "disappears":
         change = f" (+{event.came} -{event.went})" if event.kind == "moves" else ""

@@ -34,7 +34,7 @@ class Happening:
 
 @dataclass
 class Phenomenon:
-    """A phenomenon's life; ``end`` is None while it stands."""
+    """A phenomenon's life; ``end`` is None while it stands, ``value`` is that of its first event."""
 
     name: str
     value: Any

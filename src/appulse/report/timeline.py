@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.report.film import Film
+    from appulse.report.phenomena import Phenomenon
 
 __all__ = ["timeline"]
 
@@ -46,6 +47,12 @@ def timeline(clip: Film) -> str:
     return svg(axis + "\n".join(marks) + bars + cursor, bottom + 20, label, name="timeline")
 
 
+def _values(clip: Film, one: Phenomenon) -> str:
+    """The value of a phenomenon, or the first and the last one."""
+    first, last = (clip.value_text(event.row["value"]) for event in (one.events[0], one.events[-1]))
+    return first if first == last else f"{first}, at last {last}"
+
+
 def _quantiles(values: NDArray[np.float64]) -> list[NDArray[np.float64]]:
     """A tenth, half and nine tenths of the sensors by frame; NaN where none has a value."""
     found = np.full((3, len(values)), np.nan)
@@ -71,7 +78,7 @@ def _lives(clip: Film, x: Scale, top: float) -> tuple[str, float]:
             marks.append(
                 f'<rect class="life" x="{begin}" y="{y:.1f}" width="{max(end - begin, 1.5):.2f}" '
                 f'height="{height - 1:.1f}" style="fill:var(--p{one.colour % COLOURS})">'
-                f"<title>{escape(one.name)}: {escape(clip.value_text(one.value))}</title></rect>"
+                f"<title>{escape(one.name)}: {escape(_values(clip, one))}</title></rect>"
             )
         below = top + (1 + max(lane_of.values(), default=0)) * height
         if split:
