@@ -62,6 +62,7 @@ class BatchWriter:
     judge: Callable[[Folder], Callable[[DataFrame, int], DataFrame]] | None
     first_rejects: Sequence[tuple[pa.Table, T.StructType]]
     observed: Callable[[str], Counter[str] | None] | None
+    newest: Callable[[str], int] | None = None  # of the rows of calls before, by the name of the query
     holder: str = ""  # who has the checkpoint, behind the process
     version: str = _OWN
     _run: _Run | None = field(default=None, init=False)
@@ -115,7 +116,8 @@ class _Run:
             if metrics()["answers"] or metrics()["left"]:
                 for alert in job.alerts:
                     alert(batch.select(own[ANSWER]), number)
-            self._place.saw(metrics()["newest"])
+            earlier = 0 if job.newest is None else job.newest(self._query())
+            self._place.saw(max(metrics()["newest"], earlier))  # the end of the streams is that of the first calls, too
             _warn_late(job.time_type, metrics())
             _warn_swapped(metrics())
             if self._judge is not None:
@@ -180,6 +182,12 @@ def observed_figures(spark: SparkSession, own: str, before: Sequence[str], query
         return None
     totals[_BEFORE] = sum(int(found[name]["rejected"] or 0) for name in before)
     return totals
+
+
+def observed_newest(spark: SparkSession, names: Sequence[str], query: str) -> int:
+    """The newest time that Spark observed in a batch, or before it, among the rows of the calls with these names."""
+    found = observed_now(spark, query, names)
+    return max((int(of["newest"] or 0) for of in found.values()), default=0)
 
 
 def _collected(batch: DataFrame, before: Sequence[str]) -> Counter[str]:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 
 from appulse.engines.spark.alerting import alerts_of
-from appulse.engines.spark.batch_writer import PATIENCE, BatchWriter, observed_figures
+from appulse.engines.spark.batch_writer import PATIENCE, BatchWriter, observed_figures, observed_newest
 from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.failures import Query, spark_errors, writing
 from appulse.engines.spark.lock import CheckpointLock
@@ -63,7 +63,7 @@ def start(
         )
     if drain and trigger not in (None, {"availableNow": True}):
         raise BadArgument(f"drain=True takes what is available now and ends; it goes with no trigger, not {trigger!r}.")
-    _check_chain(known, outputs.rejects, drain=drain)
+    _check_chain(known, outputs.rejects)
     remote = on_connect(result.sparkSession)
     with writing(f"the checkpoint {checkpoint}"):
         place = Checkpoint(result.sparkSession, checkpoint)
@@ -120,6 +120,9 @@ def _planned(
             (one.first_rejects, one.rejects) for one in (*known.earlier, known) if one.first_rejects is not None
         ],
         observed=None if remote else partial(observed_figures, spark, known.name, [one.name for one in earlier]),
+        newest=partial(observed_newest, spark, [one.name for one in known.calls])
+        if known.calls and not remote
+        else None,
         holder=f", for session {spark.session_id} of Spark Connect" if remote else "",
     )
     return known, known.rows.writeStream.foreachBatch(write).option("checkpointLocation", place.path)
@@ -137,17 +140,12 @@ def _begun(writer: DataStreamWriter) -> StreamingQuery:
     return writer.start()
 
 
-def _check_chain(known: SparkResult, rejects: Any, *, drain: bool) -> None:
+def _check_chain(known: SparkResult, rejects: Any) -> None:
     """Raise `BadArgument` for what the calls before cannot do in one query with the last."""
     if rejects is not None and known.judge is not None and known.earlier:
         raise BadArgument(
             "rejects= cannot have the rows that the calls before refuse, where the queries are a stream. Write the "
             "answers of these calls by a start of their own, and read them as a stream."
-        )
-    if drain and any("change" in one.answers.names for one in known.calls):
-        raise BadArgument(
-            "drain=True cannot end the changes of a join that another call follows in the same query. Leave out "
-            "emit='changes', or write the changes by a start of their own, and read them as a stream."
         )
 
 
