@@ -377,3 +377,58 @@ def test_a_stream_that_is_silent_in_one_bucket_may_be_live_in_another() -> None:
     answers, _ = spark.end()
     found = {(row["left_key"], row["right_key"]) for table in answers for row in table.to_pylist()}
     assert {(f"{g}20", f"{g}14") for g in groups} <= found
+
+
+def _of_long_batches(random: Random, spans: list[float], lateness: float, begin: float) -> tuple[JoinCall, list[Any]]:
+    """A join of two streams under a window of 3 s, and batches of so many seconds, whose rows come in any order."""
+    streams, batches, at = {}, [], begin
+    for span in spans:
+        batch = {}
+        for name in ("a", "b"):
+            n = random.randint(4, 40)
+            times = [at - lateness * random.random() + span * random.random() for _ in range(n)] + [at + span]
+            random.shuffle(times)
+            batch[name] = pa.table({"id": range(len(times)), "ts": times, "x": [random.random() for _ in times]})
+        batches.append(batch)
+        at += span
+    for name in ("a", "b"):
+        streams[name] = ap.Stream(None, key="id", time="ts", value=ap.Exact("x"), name=name, lateness=lateness)
+    call = resolve(
+        list(streams.values()),
+        [table.schema for table in batches[0].values()],
+        JoinSettings(epsilon=0.05, probability=0.5, window=ap.TimeWindow(3)),
+    )
+    return call, batches
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(0, 1 << 30),
+    st.lists(st.sampled_from((0.5, 2.0, 4.0, 30.0)), min_size=2, max_size=5),
+    st.sampled_from((0.0, 0.7, 5.0)),
+    st.sampled_from((1e3, 1.0, -20.0)),
+)
+def test_batches_may_outlast_windows(seed: int, spans: list[float], lateness: float, begin: float) -> None:
+    """Rows that the watermark passes before the next batch are not written: workers that know only the log agree."""
+    call, batches = _of_long_batches(Random(seed), spans, lateness, begin)
+    spark = FakeSpark(call, hashed_plan(call.plan, 2, None), Random(seed))
+    local, found, expected = LocalJoin(call), [], []
+    for batch in batches:
+        for cache in spark.caches:
+            cache.clear()
+        found += spark.batch(batch)[0]
+        expected.append(local.push(batch))
+    assert rows_of(found + spark.end()[0]) == rows_of([*expected, local.drain()])
+
+
+def test_rows_that_nothing_can_meet_are_not_written() -> None:
+    """Of a batch of 30 s under a window of 3 s, a tenth goes into the log."""
+    call, batches = _of_long_batches(Random(1), [30.0], 0.0, 1e3)
+    spark = FakeSpark(call, hashed_plan(call.plan, 1, None), Random(1))
+    spark.batch(batches[0])
+    key = spark.tiling.keys[0]
+    state = TileState(FakeHandle(spark.stores["join", key]), "join", Cache(1 << 30))  # type: ignore[arg-type]
+    cached, _ = spark.stages[0]._load(key, state)
+    times = [batch["ts"].to_numpy() for batch in batches[0].values()]
+    newest = min(max(t) for t in times)
+    assert len(cached.operator) == sum(int((t >= newest - 3.0).sum()) for t in times) < sum(map(len, times)) / 4

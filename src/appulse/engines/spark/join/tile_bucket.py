@@ -13,6 +13,7 @@ from appulse.engines.join.call import JoinCall, to_table
 from appulse.engines.objects import packed
 from appulse.engines.spark.blobs import FLOORS, NOTES, PRESENCE, WITHDRAWN, by_tag
 from appulse.engines.spark.codec import pack, pack_presence, unpack, unpack_floors, unpack_notes, unpack_presence
+from appulse.engines.spark.inputs import watermarks
 from appulse.engines.spark.join.partner_bucket import pairs_on, partner_keys, sent_on
 from appulse.engines.spark.stage import Buckets
 from appulse.engines.spark.tiling import PlaceOwnership, Tiling
@@ -66,6 +67,7 @@ class Tiles(Buckets):
 
 
 Laned = tuple[int, int, "Objects"]  # stream, lane, rows
+_REPACKED = 0.75  # the share of a block's rows from which on it is kept whole: to pack rows takes time, too
 
 
 class Tile(Bucket["Objects"]):
@@ -226,7 +228,35 @@ class TimedTile(Tile):
         if not touched:
             return None
         newest = max(int(objects.time.max()) for _, _, objects in touched)
-        return [*self._blocks, *self._gone], min(newest, LAST)
+        return [*self._lasting(), *self._gone], min(newest, LAST)
+
+    def _lasting(self) -> list[bytes]:
+        """The blocks of the step, without rows that no row of a later step can meet: batches may outlast windows."""
+        ahead = self._ahead()
+        if ahead is None:
+            return self._blocks
+        kept = []
+        for block, (stream, lane, objects) in zip(self._blocks, self.batches, strict=True):
+            lasts = objects.time >= ahead - max(self.call.plan.windows)
+            few = np.count_nonzero(lasts) < _REPACKED * len(objects)
+            kept += [pack(objects.filter(lasts), stream, lane) if few else block] if lasts.any() else []
+        return kept
+
+    def _ahead(self) -> int | None:
+        """A time that the watermark will have passed by the next step, as far as this step's rows say; None: unknown.
+
+        Pairs that stand, and rows without a partner, are told of later by rows that are needed until then.
+        """
+        plan, delays = self.call.plan, watermarks(self.call)
+        if self.call.chained or plan.withdrawn or plan.changes or plan.held or self.operator.partners is not None:
+            return None
+        newest: dict[int, int] = {}
+        for stream, _, objects in self.batches:
+            newest[stream] = max(newest.get(stream, NEVER), int(objects.time.max()))
+        if len(newest) < len(delays):
+            return None
+        behind = [NEVER if d is None else newest[stream] // 1000 - d for stream, d in enumerate(delays)]
+        return min(behind) * 1000 if min(behind) > 0 else None  # Spark's begins at 0, which says nothing
 
     def withdraw(self, blobs: Sequence[bytes]) -> Answers:
         """Forget rows; the pairs that this ends."""
