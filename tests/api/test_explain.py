@@ -94,6 +94,49 @@ def test_answers_that_share_rows_are_warned_of() -> None:
     assert "warning: Stream 'r' is the output of a join" in text
 
 
+PLACE = {"lat": [0.0, 0.001], "lon": [0.0, 0.0], "alt": [0.0, 9.0]}
+SAMPLED = "over samples; a Gaussian or a ball is its fixed points"
+ELLIPSE = (30.0, 10.0, 20.0)
+ALOFT = ap.Position("lat", "lon", sigma=9.0, altitude="alt", altitude_sigma=5.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "epsilon", "method"),
+    [
+        (ap.Exact("x", "y"), 1.0, "as the product of existences, where points are close"),
+        (ap.Gaussian("x", "y", sigma=1.0), 1.0, "in closed form, by a non-central chi-square"),
+        (ap.Gaussian("x", sigma=["p"]), 1.0, "in closed form, by a non-central chi-square"),
+        (ap.Gaussian("x", "y", sigma=[1.0, "p"]), 1.0, "by quadrature"),
+        (ap.Gaussian("x", "y", ellipse=ELLIPSE), 1.0, "by quadrature"),
+        (ap.Gaussian("x", "y", sigma=1.0), {"x": 1.0, "y": 2.0}, "in closed form or by quadrature"),
+        (ap.Gaussian("x", "y", "lat", "lon", sigma=["p", 1.0, 1.0, 1.0]), 1.0, SAMPLED),
+        (ap.Ball("x", "y", radius=1.0), 1.0, SAMPLED),
+        (ap.Position("lat", "lon", sigma=9.0), 1.0, "in closed form, by a non-central chi-square"),
+        (ap.Position("lat", "lon", ellipse=ELLIPSE), 1.0, "by quadrature"),
+        (ALOFT, 1.0, "by quadrature over the difference of altitudes"),
+        (
+            ALOFT,
+            {"horizontal": 9.0, "vertical": 5.0},
+            "in closed form, by a non-central chi-square along the Earth and a normal distribution in altitude",
+        ),
+    ],
+)
+def test_the_method_is_that_of_the_models(value: Any, epsilon: Any, method: str) -> None:
+    frame = ROWS.append_column("y", ROWS["x"])
+    for name, column in PLACE.items():
+        frame = frame.append_column(name, pa.array(column))
+    result = ap.self_join(stream(frame, value=value, existence=None), epsilon=epsilon, probability=0.1, window=5)
+    said = ap.explain(result).steps["probability"]
+    assert said == method
+
+
+def test_two_gaussians_among_other_models_need_no_samples() -> None:
+    values = ap.Gaussian("x", sigma=1.0), ap.Gaussian("x", sigma=2.0), ap.Ball("x", radius=1.0)
+    streams = [stream(value=value, name=name) for name, value in zip("abc", values, strict=True)]
+    said = ap.explain(ap.similarity_join(*streams, epsilon=1, probability=0.1, window=5)).steps["probability"]
+    assert said == f"{SAMPLED}; of two Gaussians without samples"
+
+
 def test_spark_tells_of_its_tiles(spark: SparkSession) -> None:
     frame = spark.createDataFrame(ROWS.to_pylist(), "id long, ts double, x double, p double")
     assert "on Spark: 2 tiles; rows are numbered first, on one core" in str(

@@ -14,7 +14,7 @@ from appulse.engines.queries.call import QueryCall
 from appulse.engines.sensors.call import SensorCall
 from appulse.engines.sensors.phenomena import PhenomenaCall
 from appulse.engines.thresholds import TOLERANCE
-from appulse.model.uncertainty import Form
+from appulse.model.uncertainty import Form, Gaussian, Position
 from appulse.windows.definitions import CountWindow, TimeWindow
 from appulse.windows.frames import described
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from appulse.engines.objects import ObjectsCall
     from appulse.model.encoding import Encoding
     from appulse.model.readings import ReadingsEncoding
+    from appulse.model.uncertainty import Model
+    from appulse.operators.plan import JoinPlan
 
 _FORMS = {
     Form.POINT: "exact points",
@@ -251,13 +253,7 @@ def _join(call: JoinCall, tiles: int | None) -> Iterator[str]:
         emits = "changes" if plan.changes else "matches"
         yield f"{kind}: within {within} with probability at least {least:.6g}; emits {emits}"
     yield f"window: {described(plan.rule, plan.windows)}"
-    if plan.points_only:
-        how = "as the product of existences, where points are close"
-    elif plan.closed_form:
-        how = "in closed form, by a non-central chi-square"
-    else:
-        how = "over samples; a Gaussian or a ball is its fixed points"
-    yield f"probability: {how}"
+    yield f"probability: {_method(plan)}"
     if plan.rule is not None and plan.rule.uncertain:
         yield (
             "membership: exact Poisson-binomial, asked only of pairs whose match alone passes"
@@ -271,6 +267,31 @@ def _join(call: JoinCall, tiles: int | None) -> Iterator[str]:
     if tiles is not None:
         before = "rows are numbered first, " + ("by buckets of groups" if plan.grouped else "on one core")
         yield f"on Spark: {tiles} tiles" + (f"; {before}" if plan.rule is not None else "")
+
+
+def _method(plan: JoinPlan) -> str:
+    """How the probability of a pair is found."""
+    if plan.points_only:
+        return "as the product of existences, where points are close"
+    if not plan.closed_form:
+        of_some = "; of two Gaussians without samples" if plan.some_closed_form else ""
+        return f"over samples; a Gaussian or a ball is its fixed points{of_some}"
+    if not all(map(_is_round, plan.models)):
+        return "by quadrature"
+    if not plan.euclidean:
+        return "in closed form or by quadrature"
+    if not any(isinstance(model, Position) and model.altitude is not None for model in plan.models):
+        return "in closed form, by a non-central chi-square"
+    if plan.vertical is None:
+        return "by quadrature over the difference of altitudes"
+    return "in closed form, by a non-central chi-square along the Earth and a normal distribution in altitude"
+
+
+def _is_round(model: Model) -> bool:
+    """Whether errors are the same in all directions, on the Earth in all horizontal ones."""
+    if isinstance(model, Gaussian):
+        return model.isotropic or len(model.columns) == 1
+    return not isinstance(model, Position) or model.ellipse is None
 
 
 def _observed(observed: Observed) -> Iterator[str]:
