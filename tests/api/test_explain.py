@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -135,6 +137,28 @@ def test_two_gaussians_among_other_models_need_no_samples() -> None:
     streams = [stream(value=value, name=name) for name, value in zip("abc", values, strict=True)]
     said = ap.explain(ap.similarity_join(*streams, epsilon=1, probability=0.1, window=5)).steps["probability"]
     assert said == f"{SAMPLED}; of two Gaussians without samples"
+
+
+def test_the_answers_of_whole_tables_are_counted() -> None:
+    """Rows without partners, too; where no candidates and no costs are known, none are said."""
+    place = np.random.default_rng(0).uniform(0, 100, (2, 3_000))
+    frame = pa.table({"id": range(3_000), "ts": np.arange(3_000.0), "x": place[0], "y": place[1]})
+    rows, others = (stream(frame, value=ap.Gaussian("x", "y", sigma=1.0), existence=None) for _ in "ab")
+    asked: dict[str, Any] = {"epsilon": 5.0, "window": 60}
+    results = [
+        ap.self_join(rows, probability=0.3, **asked),
+        ap.similarity_join(rows, others, probability=0.3, how="left", **asked),
+        ap.similarity_join(rows, others, probability=0.3, how="left_anti", **(asked | {"epsilon": 0.5})),
+        ap.outliers(rows, fewer_than=2, probability=0.9, **asked),
+        ap.nearest(rows, others, 2, **asked),
+    ]
+    for result in results:
+        text = str(ap.explain(result))
+        assert len(result) > 0
+        assert re.search(rf"^actual: .*\b{len(result):,} answers$", text, re.MULTILINE), text
+        assert "microseconds" not in text
+        assert " 0 candidates" not in text
+    assert "index of 'left': cells in order" in str(ap.explain(results[0]))
 
 
 def test_spark_tells_of_its_tiles(spark: SparkSession) -> None:

@@ -297,12 +297,13 @@ def _is_round(model: Model) -> bool:
 def _observed(observed: Observed) -> Iterator[str]:
     """The index of each stream's rows, what was expected and what came."""
     for name, choice in observed.choices:
-        costs = ", ".join(f"{index} {cost / 1000:.3g}" for index, cost in choice.costs.items())
+        each = ", ".join(f"{index} {cost / 1000:.3g}" for index, cost in choice.costs.items())
+        costs = f"; microseconds a probe: {each}" if each else ""
         cells = choice.cells
         grid = f" of cells {cells.side:.3g} wide" if choice.index != "scan" else ""
         yield (
             f"index of {name!r}: {choice.index}{grid}, for {choice.rows:,} rows; a probe looks at {choice.visited:.2%} "
-            f"of them and judges {choice.near:.2%}; microseconds a probe: {costs}"
+            f"of them and judges {choice.near:.2%}{costs}"
         )
     counts, estimate = observed.counts, observed.estimate
     if estimate is not None:
@@ -310,7 +311,8 @@ def _observed(observed: Observed) -> Iterator[str]:
             f"expected of {estimate.rows:,} rows, by a sample of {estimate.drawn:,} pairs: {estimate.pairs:,.0f} pairs "
             f"in each other's windows, {estimate.near:,.0f} of them near, {estimate.answers:,.0f} answers"
         )
-    yield f"actual: {counts.get('candidates', 0):,} candidates of the index, {counts.get('answers', 0):,} answers"
+    looked = f"{counts['candidates']:,} candidates of the index, " if "candidates" in counts else ""
+    yield f"actual: {looked}{counts.get('answers', 0):,} answers"
     decided = {name.replace("pruned_", "pruned by "): n for name, n in counts.items() if n and name not in _TOTALS}
     yield "decided: " + (", ".join(f"{name} {n:,}" for name, n in decided.items()) or "nothing")
     if "audited" in counts:

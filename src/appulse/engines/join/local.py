@@ -77,6 +77,8 @@ class LocalJoin(Local[Objects]):
     def observed(self) -> JoinCall:
         """The call, with what it did so far."""
         operator, counts = self.operator, dict(self.operator.counts)
+        if not self.call.plan.changes:  # the join counts pairs, which rows without a partner are not
+            counts["answers"] = self.bucket.counts["answers"]
         if self.bucket.unfilled is not None:
             counts["never filled"] = self.bucket.unfilled.never
         return replace(self.call, observed=Observed(counts, operator.choices, operator.estimate))
