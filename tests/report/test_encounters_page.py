@@ -105,6 +105,25 @@ def test_an_encounters_page_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPa
         encounters_page(met, table.drop_columns(["x"]))
 
 
+def test_the_command_takes_the_columns_of_tracks(tmp_path: Path) -> None:
+    _, table, met = moving(stamps=False)
+    strange = table.rename_columns({"time": "hours", "x": "east", "y": "north"}).append_column("flag", table["ship"])
+    strange = strange.select(["flag", *[name for name in strange.column_names if name != "flag"]])
+    pq.write_table(met, tmp_path / "encounters.parquet")
+    pq.write_table(strange, tmp_path / "readings.parquet")
+    named: list[str] = []
+    for option, given in (("--time", "hours"), ("--place", "east,north"), ("--key", "ship")):
+        if option != "--key":
+            done = CliRunner().invoke(app, ["report", str(tmp_path), *named])
+            assert done.exit_code == 2
+            assert f"or {option}" in " ".join(done.output.split())
+        named += [option, given]
+    done = CliRunner().invoke(app, ["report", str(tmp_path), *named])
+    assert done.exit_code == 0, done.output
+    shown = read((tmp_path / "report.html").read_text("utf-8")).data
+    assert len(shown["happenings"]) == len(met)
+
+
 def test_a_browser_draws_an_encounter(tmp_path: Path) -> None:
     _, table, met = moving()
     wild = table.set_column(0, "ship", pa.array([HOSTILE if k == "s0" else k for k in table["ship"].to_pylist()]))

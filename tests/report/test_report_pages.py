@@ -399,6 +399,28 @@ def test_the_command_finds_out_what_a_folder_holds(tmp_path: Path) -> None:
     assert report(run / "answers", title="t") == join_page(answers, title="t")
 
 
+def test_a_column_that_is_not_clear_is_named_by_an_option(tmp_path: Path) -> None:
+    """The message has the option."""
+    readings, locations = field()
+    frames = {"events": events(readings, locations), "readings": readings, "locations": locations}
+    frames["readings"] = readings.rename_columns(["mote", "hours", "heat"]).append_column("box", readings["mote"])
+    frames["locations"] = locations.append_column("box", locations["mote"])
+    for name, frame in frames.items():
+        pq.write_table(frame, tmp_path / f"{name}.parquet")
+    named = ["--value", "heat"]
+    for option, column in (("--sensor", "mote"), ("--time", "hours")):
+        done = call(tmp_path, *named)
+        assert (done.exit_code, f"or {option} of appulse report" in " ".join(done.output.split())) == (2, True)
+        named += [option, column]
+    done = call(tmp_path, *named)
+    assert done.exit_code == 0, done.output
+    page_of = read((tmp_path / "report.html").read_text("utf-8"))
+    assert len(page_of.data["events"]) == len(frames["events"])
+    refused = " ".join(call(tmp_path, "--key", "mote").output.split())
+    assert "A page of phenomena has no key. It takes unit, value" in refused
+    assert "--place takes two columns" in call(tmp_path, "--place", "x").output
+
+
 def test_the_command_takes_names_and_units(tmp_path: Path) -> None:
     readings, locations = field()
     happened, folder = events(readings, locations), tmp_path / "lab"

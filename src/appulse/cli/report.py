@@ -23,6 +23,19 @@ def report(
     ] = None,
     title: Annotated[str | None, typer.Option(help="Default: the folder's name.", show_default=False)] = None,
     unit: Annotated[str, typer.Option(help="The unit of places.", show_default=False)] = "",
+    time: Annotated[str | None, typer.Option(help="The column of times of the readings.", show_default=False)] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Of encounters and fences: the column of the readings.", show_default=False)
+    ] = None,
+    place: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B", help="Of encounters and fences: two columns, as in lat,lon or x,y.", show_default=False
+        ),
+    ] = None,
+    sensor: Annotated[
+        str | None, typer.Option(help="Of phenomena: the column of the readings.", show_default=False)
+    ] = None,
     value: Annotated[
         str | None, typer.Option(help="Of phenomena: the column of the readings.", show_default=False)
     ] = None,
@@ -40,12 +53,13 @@ def report(
     """Write a self-contained HTML page of phenomena, encounters, visits to fences, or of a similarity join's run."""
     console = Console(highlight=False, soft_wrap=True)
     with errors_reported(console):
-        from appulse.report.directory import Shown, place
+        from appulse.report.directory import Shown, page_file
         from appulse.report.directory import report as page_of
 
-        shown = Shown(unit, value, value_unit, resolution, _labels(label or []))
+        both = None if place is None else _both(place)
+        shown = Shown(unit, value, value_unit, resolution, _labels(label or []), time, sensor, key, both)
         page = page_of(directory, title=title, shown=shown)
-        file = out or place(directory)
+        file = out or page_file(directory)
         try:
             file.write_text(page, encoding="utf-8")
         except OSError as error:
@@ -54,6 +68,13 @@ def report(
             typer.echo(js.dumps({"page": str(file), "bytes": len(page.encode())}))
             return
         console.print(f"The page, {size(len(page.encode()))}: {file}", markup=False)
+
+
+def _both(given: str) -> tuple[str, str]:
+    first, comma, second = given.partition(",")
+    if not (first and comma and second):
+        raise BadArgument(f"--place takes two columns, as in lat,lon, and got {given!r}.")
+    return first, second
 
 
 def _labels(given: list[str]) -> dict[str, str]:

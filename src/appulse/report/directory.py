@@ -19,7 +19,7 @@ from appulse.report.join_page import join_page
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Shown", "place", "report"]
+__all__ = ["Shown", "page_file", "report"]
 
 EVENTS, ANSWERS = ("events", "regions"), ("answers", "pairs", "matches")
 ENCOUNTERS, VISITS = ("encounters",), ("visits", "fence_events")
@@ -30,6 +30,7 @@ _WITH_OTHERS = {
     ("since",): ("events of fences", "fence_events", "fences and readings"),
     ("query", "start", "end"): ("visits to fences", "visits", "fences and readings"),
 }
+_OF_TRACKS = ("unit", "key", "time", "place")
 LARGE = ("pairs",)  # columns of answers that no page needs
 HELP = (
     "A page of phenomena needs events.parquet (or regions.parquet), readings.parquet and locations.parquet; a page of "
@@ -45,8 +46,9 @@ HELP = (
 class Shown:
     """Names and units that files do not have.
 
-    ``unit`` is that of places. Of phenomena alone: the column ``value`` of the readings and its ``value_unit``, the
-    ``resolution`` (width of bins), and ``labels``, texts by value.
+    ``unit`` is that of places, ``time`` a column of the readings. Of encounters and fences, ``key`` and ``place`` are
+    others. Of phenomena alone: the columns ``sensor`` and ``value`` and its ``value_unit``, the ``resolution`` (width
+    of bins), and ``labels``, texts by value.
     """
 
     unit: str = ""
@@ -54,6 +56,10 @@ class Shown:
     value_unit: str = ""
     resolution: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    time: str | None = None
+    sensor: str | None = None
+    key: str | None = None
+    place: tuple[str, str] | None = None
 
     def settings(self, page: str, *applicable: str) -> dict[str, Any]:
         """Those given, of the applicable ones; `BadArgument` for another one that is given."""
@@ -78,7 +84,8 @@ def report(directory: str | Path, *, title: str | None = None, note: str = "", s
     named = title or folder.resolve().name
     if (events := _first(folder, EVENTS)) is not None:
         readings, locations = (_needed(folder, name) for name in ("readings", "locations"))
-        settings = shown.settings("phenomena", *(each.name for each in fields(shown)))
+        own = (each.name for each in fields(shown) if each.name not in ("key", "place"))
+        settings = shown.settings("phenomena", *own)
         happened = _table(events)
         settings["labels"] = _labels(happened, shown.labels)
         return phenomena_page(happened, _table(readings), _table(locations), title=named, note=note, **settings)
@@ -86,10 +93,11 @@ def report(directory: str | Path, *, title: str | None = None, note: str = "", s
         left = _first(folder, ("left",))
         names = ("readings",) if left is None else ("left", "right")
         frames = [_table(_needed(folder, name)) for name in names]
-        return encounters_page(_table(met), *frames, title=named, note=note, **shown.settings("encounters", "unit"))
+        settings = shown.settings("encounters", *_OF_TRACKS)
+        return encounters_page(_table(met), *frames, title=named, note=note, **settings)
     if (visits := _first(folder, VISITS)) is not None:
         fences, readings = (_table(_needed(folder, name)) for name in ("fences", "readings"))
-        settings = shown.settings("visits to fences", "unit")
+        settings = shown.settings("visits to fences", *_OF_TRACKS)
         return fences_page(_table(visits), fences, readings, title=named, note=note, **settings)
     answers = _first(folder, ANSWERS) or (folder if _parts(folder) else None)
     if answers is None:
@@ -134,7 +142,7 @@ def _refuse_others(folder: Path, columns: Sequence[str]) -> None:
         raise BadArgument(f"{folder} holds rows with {', '.join(columns)}, of which there is no page. {HELP}")
 
 
-def place(directory: str | Path) -> Path:
+def page_file(directory: str | Path) -> Path:
     """Where the page goes if nobody says: into the folder; beside a sink, as all files in it are taken for rows."""
     folder = Path(directory).resolve()
     sink = _first(folder, (*EVENTS, *ANSWERS, *ENCOUNTERS, *VISITS)) is None and folder.is_dir() and _parts(folder)

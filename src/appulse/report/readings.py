@@ -88,7 +88,7 @@ def only(given: str | None, found: list[str], what: str, which: str, names: list
     if len(found) != 1:
         raise BadArgument(
             f"The readings' column of the {what} is not clear: {which} are {', '.join(found) or 'none'}, of "
-            f"{', '.join(names)}. Name it: {what}=."
+            f"{', '.join(names)}. Name it: {what}=, or --{what} of appulse report."
         )
     return found[0]
 

@@ -118,7 +118,7 @@ def _columns(
         if not all(both):
             raise BadArgument(
                 f"The readings have no columns lat and lon, nor x and y. They have: {', '.join(names)}. Name two: "
-                "place=."
+                "place=, or --place A,B of appulse report."
             )
         place = both[0][0], both[1][0]
     for name in place:
