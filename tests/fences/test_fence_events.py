@@ -364,6 +364,19 @@ def test_errors_at_the_border_do_not_flicker() -> None:
     assert len(ap.fence_events(sure, fences, enter=0.95, leave=0.01)) <= 2
 
 
+@pytest.mark.parametrize("kind", [pa.int64(), pa.timestamp("s"), pa.timestamp("ms")])
+def test_the_time_of_a_dwell_is_cut_to_the_type_of_times(kind: pa.DataType) -> None:
+    ticks = 1_000 if kind == pa.timestamp("ms") else 1
+    times = pa.array([0, 4 * ticks, 8 * ticks], kind)
+    rows = pa.table({"id": [1] * 3, "ts": times, "x": [0.0] * 3, "y": [0.0] * 3})
+    fences = pa.table({"query": [1], "region": ["POINT(0 0)"], "radius": [2.0]})
+    stream = ap.Stream(rows, key="id", time="ts", value=ap.Exact("x", "y"))
+    found = ap.fence_events(stream, fences, dwell="1500 milliseconds")
+    assert found["event"].to_pylist() == ["enter", "dwell"]
+    assert found["time"].type == kind
+    assert found["time"].cast(pa.int64()).to_pylist() == [0, int(1.5 * ticks)]
+
+
 def test_a_point_among_fences_is_soon_looked_up() -> None:
     """Of cells as small as a point there are more than anyone can look through, where errors are large."""
     rows = pa.table({"id": [0] * 3, "at": [0.0, 1.0, 2.0], "x": [-90.0, 0.0, 90.0], "y": [0.0] * 3})
