@@ -148,6 +148,17 @@ def test_no_row_is_expected_to_be_its_own_partner(window: Any) -> None:
     assert pairs == pytest.approx(in_reach, rel=0.05)
 
 
+def test_no_row_of_a_whole_table_is_in_reach_of_itself() -> None:
+    n = 4_000
+    table = pa.table({"id": np.arange(n), "ts": np.arange(n) * 1.0, "x": np.arange(n) * 9.0, "y": np.zeros(n)})
+    rows = ap.Stream(table, key="id", time="ts", value=ap.Exact("x", "y"))
+    for window, in_reach in ((0.5, 0), (n, n * (n - 1) / 2)):
+        result = ap.self_join(rows, epsilon=2.0, probability=1.0, window=window)
+        text = str(ap.explain(result))
+        assert "cells in order" in text
+        assert _numbers(text, "expected of")[2] == in_reach
+
+
 def test_rows_of_one_time_are_expected_to_meet_once() -> None:
     """In two streams, and in one, of whose rows some may not meet."""
     table = pa.table({"id": np.arange(1_000), "ts": np.zeros(1_000), "x": np.zeros(1_000), "g": np.arange(1_000) % 2})

@@ -302,10 +302,11 @@ class WholeJoin:
                 self._partners = share / n * (1 + plan.self_join) * sum(map(self._close, found))
                 continue
             answers += weight * len(beside.evaluate(left, right, CandidatePairs.concat(found))) if found else 0.0
-            pairs += _in_windows(self._rows[left].time, self._rows[right].time, plan.windows[left], plan.windows[right])
+            times = self._rows[left].time, self._rows[right].time
+            pairs += _in_windows(*times, plan.windows[left], plan.windows[right], own=plan.self_join)
         rows = sum(map(len, self._stores))
         if not plan.fewer_than:
-            join.announce(Estimate(rows, pairs / (1 + plan.self_join), near, answers, _SAMPLE**2))
+            join.announce(Estimate(rows, pairs, near, answers, _SAMPLE**2))
         product = max(1.0, float(sum(len(self._stores[i]) * len(self._stores[j]) for i, j in self._sides)))
         cells = Cells(layout.dims, self._laid.side, 0.0, self._laid.side, by_variance=False)
         choice = Choice("cells in order", rows, looked / product, near / product, {}, cells)
@@ -366,7 +367,11 @@ def _zeros(n: int) -> NDArray[np.float64]:
     return made
 
 
-def _in_windows(left: NDArray[np.int64], right: NDArray[np.int64], of_left: int, of_right: int) -> float:
-    """How many pairs of rows are in each other's windows, by a sample."""
+def _in_windows(left: NDArray[np.int64], right: NDArray[np.int64], of_left: int, of_right: int, *, own: bool) -> float:
+    """How many pairs of rows are in each other's windows, by a sample; of a table with itself each pair is one."""
     gap = right[spread_rows(len(right), _SAMPLE)][None, :] - left[spread_rows(len(left), _SAMPLE)][:, None]
-    return float(((gap <= of_left) & (-gap <= of_right)).mean()) * len(left) * len(right)
+    met = (gap <= of_left) & (-gap <= of_right)
+    if not own:
+        return float(met.mean()) * len(left) * len(right)
+    np.fill_diagonal(met, val=False)
+    return float(met.sum()) / (met.size - len(met)) * len(left) * (len(left) - 1) / 2
