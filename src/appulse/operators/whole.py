@@ -374,4 +374,4 @@ def _in_windows(left: NDArray[np.int64], right: NDArray[np.int64], of_left: int,
     if not own:
         return float(met.mean()) * len(left) * len(right)
     np.fill_diagonal(met, val=False)
-    return float(met.sum()) / (met.size - len(met)) * len(left) * (len(left) - 1) / 2
+    return float(met.sum()) / max(1, met.size - len(met)) * len(left) * (len(left) - 1) / 2
