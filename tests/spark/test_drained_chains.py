@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 N = 30
 ALL = pa.table({"query": ["all"], "condition": ["probability >= 0"]})
+CHANGED = pa.table({"query": ["all"], "condition": ["change >= 0"]})
 YARD = pa.table({"query": ["yard"], "region": ["POLYGON ((0 0, 1 0, 1 1, 0 1, 0 0))"]})
 
 
@@ -91,3 +92,34 @@ def test_queries_that_take_answers_back_are_drained(spark: SparkSession, tmp_pat
     assert [(row["key"], row["time"]) for row in found if row["change"] == -1] == [("b", 20)]
     entered = [(row["key"], row["time"]) for row in found if row["change"] == 1]
     assert len(entered) == len(set(entered)) == N - 2
+
+
+def test_a_column_of_the_user_may_be_named_as_that_of_changes(spark: SparkSession, tmp_path: Path) -> None:
+    table = rows_table().append_column("change", pa.array([float(i) for i in range(N)]))
+
+    def summed(frame: Any, *, matched: bool) -> Any:
+        found = ap.fence_events(_stream(frame, carry=["change"]), YARD, enter=1, leave=1)
+        if matched:
+            found = ap.match_queries(
+                ap.Stream(found, key="key", time="time", value="change", carry=["change"]), CHANGED
+            )
+        stream = ap.Stream(found, key="key", time="time", value="change", lateness=200)
+        return ap.window_aggregate(stream, {"change": "sum"}, window=100)
+
+    read = read_stream(spark, files(tmp_path / "in", table, 10))
+    for matched in (False, True):
+        found = drained_answers(summed(read, matched=matched), tmp_path / "out")
+        assert len(found)
+        assert _sorted(found) == _sorted(summed(table, matched=matched))
+
+
+@pytest.mark.parametrize("matched", [False, True])
+def test_no_call_with_state_follows_changes(spark: SparkSession, tmp_path: Path, matched: bool) -> None:
+    found = joined(read_stream(spark, files(tmp_path / "in", rows_table(), 10)))
+    key = "key" if matched else "left_key"
+    with pytest.raises(ap.BadArgument, match=r"answers that come and go .* no call with state can follow"):
+        ap.window_aggregate(
+            ap.Stream(_matched(found) if matched else found, key=key, time="time", value="change"),
+            {"change": "sum"},
+            window=100,
+        )

@@ -131,6 +131,11 @@ class Call(Generic[R]):
         return True
 
     @property
+    def emits_changes(self) -> bool:
+        """Whether answers say which ones come and which go."""
+        return False
+
+    @property
     def lag(self) -> int | None:
         """How far (microseconds) an answer's times may be behind those of rows to come; None: any time."""
         return 0

@@ -68,6 +68,11 @@ class SurvivingCall(ThingsCall):
         return self.row_schema
 
     @property
+    def emits_changes(self) -> bool:
+        """Whether answers say which ones come and which go."""
+        return self.signed
+
+    @property
     def row_schema(self) -> pa.Schema:
         """The columns of the frame, but for that of changes."""
         sign = [(SIGN, pa.int32())] if self.signed else []

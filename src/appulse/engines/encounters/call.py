@@ -76,6 +76,11 @@ class EncounterCall(ObjectsCall):
         return True
 
     @property
+    def emits_changes(self) -> bool:
+        """Whether answers say which ones come and which go."""
+        return self.plan.emit == CHANGES
+
+    @property
     def lag(self) -> int | None:
         """An encounter began any time ago."""
         return None

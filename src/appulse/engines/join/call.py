@@ -202,6 +202,11 @@ class JoinCall(ObjectsCall):
         return self.plan.rule is not None or self.plan.changes or any(self.plan.followed)
 
     @property
+    def emits_changes(self) -> bool:
+        """Whether answers say which ones come and which go."""
+        return self.plan.changes
+
+    @property
     def lag(self) -> int | None:
         """The earlier row of a pair is older than the later one by a window at most; in rows, by any time."""
         return max(self.plan.windows) if self.plan.rule is None else None

@@ -56,6 +56,12 @@ class SparkResult:
         return None if own is None or passes_on else self.stage_lag + own
 
     @property
+    def changes(self) -> bool:
+        """Whether its answers come and go, by a column of its own or, without state, by one that it passes on."""
+        passes_on = not self.call.stateful and "change" in self.answers.names
+        return self.call.emits_changes or (passes_on and any(result.changes for result in self.upstream))
+
+    @property
     def earlier(self) -> list[SparkResult]:
         """All calls before this one in the same query, the first first."""
         given = (*self.stateless, *self.upstream)

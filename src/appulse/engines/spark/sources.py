@@ -111,10 +111,11 @@ class Sources:
                 "idle_after= is for the streams of the first call: what it answers falls silent when they do. Leave it "
                 "out."
             )
-        if changing := [name for result in self.results for name in result.answers.names if name == "change"]:
+        if any(result.changes for result in self.results):
             raise BadArgument(
-                f"The input is made of the changes of a join (column {changing[0]!r}), which no call in the same "
-                "streaming query can follow. Leave out emit='changes', or write them to files and read those."
+                "The input is made of answers that come and go (emit='changes', column 'change'), which no call with "
+                "state can follow in the same streaming query. Leave out emit='changes', or write them to files and "
+                "read those."
             )
         return replace(call, chained=True)
 
