@@ -123,3 +123,10 @@ def test_no_call_with_state_follows_changes(spark: SparkSession, tmp_path: Path,
             {"change": "sum"},
             window=100,
         )
+
+
+def test_a_call_over_encounters_says_why_it_needs_lateness(spark: SparkSession, tmp_path: Path) -> None:
+    moving = _stream(read_stream(spark, files(tmp_path / "in", rows_table(), 10)), motion=ap.Straight(max_gap=20))
+    met = ap.encounters(moving, epsilon=2, probability=0.5)
+    with pytest.raises(ap.BadArgument, match=r"Give lateness=, .* An encounter and a visit come when they have ended"):
+        ap.window_aggregate(ap.Stream(met, key="left_key", time="start", value="legs"), {"legs": "sum"}, window=100)

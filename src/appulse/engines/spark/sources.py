@@ -128,8 +128,10 @@ class Sources:
                 own = result.lag
                 if own is None and not waits and call.stateful:  # without state nothing waits, and nothing is late
                     raise BadArgument(
-                        f"Stream {encoding.name!r} is made of the answers of a call whose windows go by rows, and "
-                        "these may be of any age. Give lateness=, how far behind their order they may come."
+                        f"Stream {encoding.name!r} is made of the answers of a call in the same query, and these may "
+                        "be of any age. Give lateness=, how far behind the newest row their times may be; later ones "
+                        "are rejects. An encounter and a visit come when they have ended, with the time of their "
+                        "start; where windows go by rows, and in choices of queries, rows may be old."
                     )
                 lags.append(max(own or 0, result.stage_lag + lateness))
         return max(lags)
