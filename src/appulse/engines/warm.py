@@ -90,6 +90,7 @@ def small_table() -> pa.Table:
             "y": place,
             "s": [[[a, a], [a + 1.0, a]] for a in place.tolist()],
             "w": [[0.5, 0.25]] * n,
+            "many": [[[a, a], [a + 1.0, a]] * 16 for a in place.tolist()],
             "t": [[a, a + 1.0] for a in place.tolist()],
         }
     )
@@ -161,6 +162,7 @@ def _similar(rows: pa.Table) -> None:
             _number(rows, (left, right), window)
     for index in ("dense", "sorted"):
         _join(rows, (Samples("t"), Samples("t")), index, 1)
+    _join(rows, (Samples("many"), Samples("many")), "dense")
     # Whole numbers as keys: few rows go by a short way.
     _join(rows.set_column(0, "id", pa.array(range(len(rows)))), _MODELS[0], "dense")
 

@@ -384,17 +384,8 @@ def _refined(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> Sco
     # What windows make of a pair counts, too: a bound that reaches the threshold is not enough there.
     early = plan.bounded and not plan.uncertain
     upper = np.empty(len(probability) if early else 0)
-    if {"sample", "narrow"} <= plan.bounds and d in _NARROW and not any(len(side.weights) for side in sides):
-        moments = pairs.left_store.moments, pairs.right_store.moments
-        one, other = (Sampled(*side) for side in zip(sides, moments, strict=True))
-        goal, done = Goal(plan.limit, plan.threshold, _NARROW_FROM), np.empty(len(probability), bool)
-        pruned = refine_narrow(pairs.rows, goal, one, other, probability, upper, done)
-        counts["pruned_sample"] += pruned
-        counts["refined"] -= pruned
-        if done.any():
-            return _with_rest(
-                plan, ScoredPairs(pairs, probability, upper if early else probability), done, "narrow", counts
-            )
+    if _have_many(plan, pairs):
+        return _in_single_precision(plan, pairs, ScoredPairs(pairs, probability, upper), counts)
     pruned = refine(
         pairs.rows,
         plan.limit,
@@ -408,6 +399,31 @@ def _refined(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> Sco
     counts["pruned_sample"] += pruned
     counts["refined"] -= pruned
     return ScoredPairs(pairs, probability, upper if early else probability)
+
+
+def _have_many(plan: JoinPlan, pairs: CandidatePairs) -> bool:
+    """Whether samples may be compared in single precision, and there are rows that have enough of them."""
+    a, b = pairs.left_store, pairs.right_store
+    if (
+        not {"sample", "narrow"} <= plan.bounds
+        or a.d not in _NARROW
+        or len(a.sampled.weights)
+        or len(b.sampled.weights)
+    ):
+        return False
+    fewest = np.minimum(a.samples.length[pairs.left], b.samples.length[pairs.right])
+    return bool(fewest.max(initial=0) >= _NARROW_FROM * a.d)
+
+
+def _in_single_precision(plan: JoinPlan, pairs: CandidatePairs, out: ScoredPairs, counts: Counter[str]) -> ScoredPairs:
+    """As `_refined`, of what is left: ``out`` has room for upper bounds, where they are asked for."""
+    one, other = (Sampled(store.sampled, store.moments) for store in (pairs.left_store, pairs.right_store))
+    goal, done = Goal(plan.limit, plan.threshold, _NARROW_FROM), np.empty(len(pairs.left), bool)
+    pruned = refine_narrow(pairs.rows, goal, one, other, out.probability, out.upper, done)
+    counts["pruned_sample"] += pruned
+    counts["refined"] -= pruned
+    upper = out.upper if len(out.upper) else out.probability
+    return _with_rest(plan, ScoredPairs(pairs, out.probability, upper), done, "narrow", counts)
 
 
 def _refined_within(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> ScoredPairs:
