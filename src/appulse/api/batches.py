@@ -21,6 +21,8 @@ from appulse.model.times import MIN_TIME, to_micros
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyarrow.dataset import Dataset
+
     from appulse.model.stream import Stream
 
 _Call: TypeAlias = Annotated[
@@ -117,6 +119,16 @@ class _Source:
         return int(np.min(known)) if len(known) else MIN_TIME
 
 
+def _read_in_turn(frame: Dataset, rows: int) -> Iterator[pa.RecordBatch]:
+    """The batches of a dataset, one file after the other: a scan of all reads on while answers are made."""
+    how: dict[str, Any] = {"batch_size": rows, "batch_readahead": 1, "use_threads": False}
+    try:
+        files = frame.get_fragments()
+    except ValueError:  # those of a filtered dataset cannot be had
+        return iter(frame.scanner(**how, fragment_readahead=1).to_batches())
+    return (batch for file in files for batch in file.to_batches(schema=frame.schema, **how))
+
+
 def _opened(name: str, stream: Stream, frame: Any, rows: int) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The columns of a frame, and its batches, read as they are asked for."""
     import pyarrow.dataset as ds
@@ -130,9 +142,7 @@ def _opened(name: str, stream: Stream, frame: Any, rows: int) -> tuple[pa.Schema
         except (OSError, pa.ArrowException, ValueError) as error:
             raise BadArgument(f"{str(frame)!r} is no Parquet file and no folder of them: {error}") from None
     if isinstance(frame, ds.Dataset):
-        # Threads of Arrow's read on while answers are made, and hold all files in the end.
-        scanner = frame.scanner(batch_size=rows, batch_readahead=1, fragment_readahead=1, use_threads=False)
-        return frame.schema, scanner.to_batches()
+        return frame.schema, _read_in_turn(frame, rows)
     if isinstance(frame, pa.RecordBatchReader):
         return frame.schema, iter(frame)
     if type(frame).__module__.startswith("polars") and hasattr(frame, "collect_batches"):
