@@ -155,7 +155,15 @@ def test_a_start_between_batches_loses_no_reject(
     assert sum(rejected(again)) == len(BAD)
 
 
-@pytest.mark.parametrize("call", [pairs_counted, pairs_joined, pairs_matched, matches_counted])
+@pytest.mark.parametrize(
+    "call",
+    [
+        pairs_counted,
+        matches_counted,
+        pytest.param(pairs_joined, marks=pytest.mark.long),
+        pytest.param(pairs_matched, marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.parametrize("first", [["answers", "rejects"], ["answers"]], ids=["left out", "added"])
 def test_a_chain_goes_on_with_rejects_as_it_was_started(
     spark: SparkSession, tmp_path: Path, call: Callable[[Any], Any], first: list[str]

@@ -207,10 +207,10 @@ def refine_narrow(
         if a != here:
             _placed(room, _LEFT, left_values, x_at, n, d, left_centre, a, scale)
             here = a
-        _placed(room, _RIGHT, right_values, y_at, m, d, left_centre, a, scale)
         # The samples of the wider object are judged.
         flipped = left_radius[a] < right_radius[b]
         if flipped:
+            _placed(room, _RIGHT, right_values, y_at, m, d, left_centre, a, scale)
             judged, others, many, partners = _RIGHT, _LEFT, m, n
             at = _Place(0.0, 0.0, 0.0, left_radius[a] * scale, far, blur)
             about = _other_of(at, left_covariance, left_shape, a, d, scale)
@@ -228,6 +228,8 @@ def refine_narrow(
             probability[i] = np.nan
             continue
         if found < enough:
+            if not flipped:
+                _placed(room, _RIGHT, right_values, y_at, m, d, left_centre, a, scale)
             size = 0
             for s in range(many):
                 order[size] = s

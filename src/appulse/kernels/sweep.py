@@ -313,16 +313,22 @@ def sweep(
                                 _fetch(at - base, d, window, balls, grid)
                 codes[there] = OVERFLOW
                 starts[there] = heads[heads.shape[0] - 1]
-                for c in range(there + 1):
-                    code = codes[c]
-                    at = starts[c]
-                    while at >= base:
-                        j = at - base
+                live = there + 1 if starts[there] >= base else there
+                # A row of each chain in turn: the next one of a chain is on its way while others are looked at.
+                while live > 0:
+                    chains = live
+                    live = 0
+                    for c in range(chains):
+                        code = codes[c]
+                        j = starts[c] - base
                         if rank_max[j] < oldest:
-                            break
+                            continue
                         at = following[j]
                         if at >= base:
                             _fetch(at - base, d, window, balls, grid)
+                            codes[live] = code
+                            starts[live] = at
+                            live += 1
                         u = rank[j]
                         if cell[j] != code or u < oldest or u > newest or group[j] != a_group[p]:
                             continue
