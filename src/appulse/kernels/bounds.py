@@ -130,6 +130,7 @@ def judge(
             prefetch(right_centre, later * d)
             if use_moment or use_square:
                 prefetch(right_covariance, later * right_covariance.shape[1])
+                prefetch(right_covariance, (later + 1) * right_covariance.shape[1] - 1)  # it lies in two lines mostly
                 prefetch(right_shape, later * right_shape.shape[1])
         mass = left_mass[a] * right_mass[b]
         if mass < threshold:

@@ -189,6 +189,7 @@ def refine_narrow(
             prefetch(right_radius, c)
             prefetch(right_centre, c * d)
             prefetch(right_covariance, c * right_covariance.shape[1])
+            prefetch(right_covariance, (c + 1) * right_covariance.shape[1] - 1)
             prefetch(right_shape, c * right_shape.shape[1])
         gap_x, gap_y = left_centre[a, 0] - right_centre[b, 0], left_centre[a, 1] - right_centre[b, 1]
         gap_z = left_centre[a, 2] - right_centre[b, 2] if d == 3 else 0.0

@@ -188,6 +188,7 @@ def _fetch(row: Whole, d: int, rows: WindowRows, balls: Balls, grid: Grid) -> No
     prefetch(balls.radius, row)
     prefetch(balls.variance, row)
     prefetch(balls.centre, row * d)
+    prefetch(balls.centre, row * d + d - 1)  # a row may lie in two lines
 
 
 @kernel
