@@ -135,8 +135,8 @@ def test_the_tightest_case_of_cantelli_is_kept(d: int, n: int, far: float, offse
 
 
 @pytest.mark.parametrize("ulps", [-2, -1, 0, 1, 2])
-def test_distances_a_rounding_from_the_limit_are_told_apart(ulps: int) -> None:
-    """Far below what single precision can tell."""
+def test_distances_a_rounding_from_the_limit_are_distinguished(ulps: int) -> None:
+    """Far below the resolution of single precision."""
     limit = 1.0
     edge = 1.0 + ulps * 2.0**-52
     random = np.random.default_rng(3)

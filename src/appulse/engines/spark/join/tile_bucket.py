@@ -245,7 +245,7 @@ class TimedTile(Tile):
     def _ahead(self) -> int | None:
         """A time that the watermark will have passed by the next step, as far as this step's rows say; None: unknown.
 
-        Pairs that stand, and rows without a partner, are told of later by rows that are needed until then.
+        Pairs that stand, and rows without a partner, need their rows until they are reported.
         """
         plan, delays = self.call.plan, watermarks(self.call)
         if self.call.chained or plan.withdrawn or plan.changes or plan.held or self.operator.partners is not None:
