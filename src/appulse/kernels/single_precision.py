@@ -63,11 +63,11 @@ class _Other(NamedTuple):
 
 @fused_kernel
 def _placed(
-    room: Floats32, first: int, values: Floats, at: int, n: int, d: int, centre: Floats, row: int, scale: float
+    room: Floats32, first: int, values: Floats, at: int, n: int, centre: Floats, row: int, scale: float
 ) -> None:
     """The samples of an object, and half their squared norms, negated; the room's last ones are near nothing."""
     width, blocks = room.shape[1], (n + LANES - 1) // LANES
-    for k in range(d):
+    for k in range(centre.shape[1]):
         begin, to = at + k * n, (first + k) * width
         for s in range(0, n - LANES + 1, LANES):
             halve(values, begin + s, centre[row, k], scale, room, to + s)
@@ -206,12 +206,12 @@ def refine_narrow(
             continue
         x_at, y_at = left_begin[a] - left_base, right_begin[b] - right_base
         if a != here:
-            _placed(room, _LEFT, left_values, x_at, n, d, left_centre, a, scale)
+            _placed(room, _LEFT, left_values, x_at, n, left_centre, a, scale)
             here = a
         # The samples of the wider object are judged.
         flipped = left_radius[a] < right_radius[b]
         if flipped:
-            _placed(room, _RIGHT, right_values, y_at, m, d, left_centre, a, scale)
+            _placed(room, _RIGHT, right_values, y_at, m, left_centre, a, scale)
             judged, others, many, partners = _RIGHT, _LEFT, m, n
             at = _Place(0.0, 0.0, 0.0, left_radius[a] * scale, far, blur)
             about = _other_of(at, left_covariance, left_shape, a, d, scale)
@@ -230,7 +230,7 @@ def refine_narrow(
             continue
         if found < enough:
             if not flipped:
-                _placed(room, _RIGHT, right_values, y_at, m, d, left_centre, a, scale)
+                _placed(room, _RIGHT, right_values, y_at, m, left_centre, a, scale)
             size = 0
             for s in range(many):
                 order[size] = s
