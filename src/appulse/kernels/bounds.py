@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.jit import kernel
+from appulse.kernels.jit import fused_kernel, kernel
 from appulse.kernels.simd import prefetch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from appulse.kernels.arrays import Floats, Moments, RowPairs
+    from appulse.kernels.arrays import Floats, Moments, RowPairs, Whole
 
 REFINE, PRUNED_MASS, PRUNED_CANTELLI, PRUNED_MARKOV, ACCEPTED, PRUNED_SQUARE, LIKELY = 0, 1, 2, 3, 4, 5, 6
 _AHEAD = 8  # pairs that are prepared before their turn
@@ -101,6 +101,22 @@ class Limits(NamedTuple):
     early: bool  # bounds will do: `LIKELY` are pairs that reach the threshold, and `at_least` tells by how much
 
 
+@fused_kernel
+def fetch_place(mass: Floats, radius: Floats, centre: Floats, row: Whole) -> None:
+    """Have where a row is, and how large, on its way."""
+    prefetch(mass, row)
+    prefetch(radius, row)
+    prefetch(centre, row * centre.shape[1])
+
+
+@fused_kernel
+def fetch_spread(covariance: Floats, shape: Floats, row: Whole) -> None:
+    """The same of higher moments."""
+    prefetch(covariance, row * covariance.shape[1])
+    prefetch(covariance, (row + 1) * covariance.shape[1] - 1)  # it lies in two lines mostly
+    prefetch(shape, row * shape.shape[1])
+
+
 @kernel
 def judge(
     pairs: RowPairs,
@@ -125,13 +141,9 @@ def judge(
         if i + _AHEAD < left.shape[0]:
             # Partners lie anywhere in the window: have what is read of later ones on its way.
             later = right[i + _AHEAD]
-            prefetch(right_mass, later)
-            prefetch(right_radius, later)
-            prefetch(right_centre, later * d)
+            fetch_place(right_mass, right_radius, right_centre, later)
             if use_moment or use_square:
-                prefetch(right_covariance, later * right_covariance.shape[1])
-                prefetch(right_covariance, (later + 1) * right_covariance.shape[1] - 1)  # it lies in two lines mostly
-                prefetch(right_shape, later * right_shape.shape[1])
+                fetch_spread(right_covariance, right_shape, later)
         mass = left_mass[a] * right_mass[b]
         if mass < threshold:
             verdict[i] = PRUNED_MASS

@@ -162,5 +162,5 @@ def inlined_kernel(function: F) -> F:
 
 
 def fused_kernel(function: F) -> F:
-    """As `kernel`, put into its callers: what it takes stays in registers, and no array is counted once more."""
+    """As `kernel`, put into its callers: Numba counts the arrays of a call, which may cost more than what it does."""
     return _compiled(function, fastmath=_REORDER, forceinline=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.arrays import SampleRun
+from appulse.kernels.bounds import fetch_place, fetch_spread
 from appulse.kernels.jit import kernel
 from appulse.kernels.sample_bounds import sample_bounds
 from appulse.kernels.simd import prefetch
@@ -221,11 +222,8 @@ def refine(
             c = right[i + _AHEAD]
             prefetch(right_begin, c)
             prefetch(right_length, c)
-            prefetch(right_mass, c)
-            prefetch(right_radius, c)
-            prefetch(right_centre, c * d)
-            prefetch(right_covariance, c * right_covariance.shape[1])
-            prefetch(right_shape, c * right_shape.shape[1])
+            fetch_place(right_mass, right_radius, right_centre, c)
+            fetch_spread(right_covariance, right_shape, c)
         x_at, y_at = left_begin[a] - left_base, right_begin[b] - right_base
         p_at = 0 if left_even else left_weights_begin[a] - left_weights_base
         q_at = 0 if right_even else right_weights_begin[b] - right_weights_base

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.arrays import SampleRun
+from appulse.kernels.bounds import fetch_place, fetch_spread
 from appulse.kernels.jit import fused_kernel, kernel
 from appulse.kernels.simd import LANES, close_to_four, halve, prefetch
 from appulse.kernels.within_epsilon import Open, close_count
@@ -185,12 +186,8 @@ def refine_narrow(
             c = right[i + _AHEAD]
             prefetch(right_begin, c)
             prefetch(right_length, c)
-            prefetch(right_mass, c)
-            prefetch(right_radius, c)
-            prefetch(right_centre, c * d)
-            prefetch(right_covariance, c * right_covariance.shape[1])
-            prefetch(right_covariance, (c + 1) * right_covariance.shape[1] - 1)
-            prefetch(right_shape, c * right_shape.shape[1])
+            fetch_place(right_mass, right_radius, right_centre, c)
+            fetch_spread(right_covariance, right_shape, c)
         gap_x, gap_y = left_centre[a, 0] - right_centre[b, 0], left_centre[a, 1] - right_centre[b, 1]
         gap_z = left_centre[a, 2] - right_centre[b, 2] if d == 3 else 0.0
         apart = np.sqrt(gap_x * gap_x + gap_y * gap_y + gap_z * gap_z)
