@@ -36,6 +36,7 @@ from appulse.operators.plan import METRICS, tolerated
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -379,51 +380,50 @@ def _refined(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> Sco
         refine_on_axes(pairs.rows, d, limit2, plan.threshold, *sides, probability, done)
         if done.any():
             counts["on_axes"] += int(done.sum())
-            return _with_rest(plan, ScoredPairs(pairs, probability, probability), done, "axes", counts)
+            return _with_rest(plan, _exact(pairs, probability), done, _by_samples, counts)
+    return _by_samples(plan, pairs, counts)
+
+
+def _by_samples(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> ScoredPairs:
     announce_work(pairs)
-    # What windows make of a pair counts, too: a bound that reaches the threshold is not enough there.
-    early = plan.bounded and not plan.uncertain
-    upper = np.empty(len(probability) if early else 0)
-    if _have_many(plan, pairs):
-        return _in_single_precision(plan, pairs, ScoredPairs(pairs, probability, upper), counts)
-    pruned = refine(
-        pairs.rows,
-        plan.limit,
-        plan.threshold,
-        _BOUNDED_FROM if "sample" in plan.bounds else _NEVER,
-        Sampled(sides[0], pairs.left_store.moments),
-        Sampled(sides[1], pairs.right_store.moments),
-        probability,
-        upper,
-    )
-    counts["pruned_sample"] += pruned
-    counts["refined"] -= pruned
-    return ScoredPairs(pairs, probability, upper if early else probability)
+    if not _have_many(plan, pairs):
+        return _in_double_precision(plan, pairs, counts)
+    goal, done = Goal(plan.limit, plan.threshold, _NARROW_FROM), np.empty(len(pairs.left), bool)
+    probability, upper, one, other = _room(plan, pairs)
+    _count_pruned(counts, refine_narrow(pairs.rows, goal, one, other, probability, upper, done))
+    scored = ScoredPairs(pairs, probability, upper if len(upper) else probability)
+    return _with_rest(plan, scored, done, _in_double_precision, counts)
 
 
 def _have_many(plan: JoinPlan, pairs: CandidatePairs) -> bool:
     """Whether samples may be compared in single precision, and there are rows that have enough of them."""
     a, b = pairs.left_store, pairs.right_store
-    if (
-        not {"sample", "narrow"} <= plan.bounds
-        or a.d not in _NARROW
-        or len(a.sampled.weights)
-        or len(b.sampled.weights)
-    ):
+    weighted = len(a.sampled.weights) or len(b.sampled.weights)
+    if weighted or a.d not in _NARROW or not {"sample", "narrow"} <= plan.bounds:
         return False
     fewest = np.minimum(a.samples.length[pairs.left], b.samples.length[pairs.right])
     return bool(fewest.max(initial=0) >= _NARROW_FROM * a.d)
 
 
-def _in_single_precision(plan: JoinPlan, pairs: CandidatePairs, out: ScoredPairs, counts: Counter[str]) -> ScoredPairs:
-    """As `_refined`, of what is left: ``out`` has room for upper bounds, where they are asked for."""
+def _in_double_precision(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> ScoredPairs:
+    bounded_from = _BOUNDED_FROM if "sample" in plan.bounds else _NEVER
+    probability, upper, one, other = _room(plan, pairs)
+    found = refine(pairs.rows, plan.limit, plan.threshold, bounded_from, one, other, probability, upper)
+    _count_pruned(counts, found)
+    return ScoredPairs(pairs, probability, upper if len(upper) else probability)
+
+
+def _room(plan: JoinPlan, pairs: CandidatePairs) -> tuple[NDArray[np.float64], NDArray[np.float64], Sampled, Sampled]:
+    """Room for probabilities, and for upper bounds where they are asked for; and what both sides are."""
+    # What windows make of a pair counts, too: a bound that reaches the threshold is not enough there.
+    early = plan.bounded and not plan.uncertain
     one, other = (Sampled(store.sampled, store.moments) for store in (pairs.left_store, pairs.right_store))
-    goal, done = Goal(plan.limit, plan.threshold, _NARROW_FROM), np.empty(len(pairs.left), bool)
-    pruned = refine_narrow(pairs.rows, goal, one, other, out.probability, out.upper, done)
+    return np.empty(len(pairs.left)), np.empty(len(pairs.left) if early else 0), one, other
+
+
+def _count_pruned(counts: Counter[str], pruned: int) -> None:
     counts["pruned_sample"] += pruned
     counts["refined"] -= pruned
-    upper = out.upper if len(out.upper) else out.probability
-    return _with_rest(plan, ScoredPairs(pairs, out.probability, upper), done, "narrow", counts)
 
 
 def _refined_within(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> ScoredPairs:
@@ -440,12 +440,16 @@ def _refined_within(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str])
 
 
 def _with_rest(
-    plan: JoinPlan, scored: ScoredPairs, done: NDArray[np.bool_], way: str, counts: Counter[str]
+    plan: JoinPlan,
+    scored: ScoredPairs,
+    done: NDArray[np.bool_],
+    refined: Callable[[JoinPlan, CandidatePairs, Counter[str]], ScoredPairs],
+    counts: Counter[str],
 ) -> ScoredPairs:
     """The pairs whose probability is known, and the others refined in another way."""
     if done.all():
         return scored
-    rest = _refined(replace(plan, bounds=plan.bounds - {way}), scored.pairs.filter(~done), counts)
+    rest = refined(plan, scored.pairs.filter(~done), counts)
     probability, upper = scored.probability.copy(), scored.upper.copy()
     probability[~done], upper[~done] = rest.probability, rest.upper
     return ScoredPairs(scored.pairs, probability, upper)
