@@ -384,6 +384,18 @@ def test_pairs_of_huge_rows_are_announced(monkeypatch: pytest.MonkeyPatch) -> No
     ap.similarity_join(_sampled(1, 300, 1), _sampled(1, 299, 1), **asked)
 
 
+def test_pairs_of_short_and_long_rows_are_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some are compared in single precision, and the others by doubles after that."""
+    rng = np.random.default_rng(2)
+    lists = [rng.random((n, 2)).tolist() for n in (300, 20, 300, 20)]
+    table = pa.table({"k": range(4), "t": [0.0] * 4, "p": lists})
+    stream = ap.Stream(table, key="k", time="t", value=ap.Samples("p"))
+    monkeypatch.setattr(pairs, "_LONG_PAIR", 300)
+    with pytest.warns(ap.ExplodingOutput, match="Pairs of rows to compare") as warned:
+        ap.self_join(stream, epsilon=0.3, probability=0.05, window=FOREVER)
+    assert len(warned) == 1
+
+
 # --- degrees --------------------------------------------------------------------------------------------------------
 
 

@@ -221,8 +221,8 @@ def test_each_event_has_its_own_value() -> None:
     ]
     assert max(map(len, values)) > 2
     shown = read(phenomena_page(found, readings, locations))
-    told = sorted(tuple(re.split(" · | ", text)[i] for i in (0, 1, 3)) for *_, text in shown.data["events"])
-    assert told == sorted((f"{row['time']:g}", f"#{row['phenomenon']}", f"{row['value']:.6g}") for row in rows)
+    events = sorted(tuple(re.split(" · | ", text)[i] for i in (0, 1, 3)) for *_, text in shown.data["events"])
+    assert events == sorted((f"{row['time']:g}", f"#{row['phenomenon']}", f"{row['value']:.6g}") for row in rows)
     states = sorted((one["name"], state[7]) for one in shown.data["phenomena"] for state in one["states"])
     stood = [row for row in rows if row["event"] != "disappears"]
     assert states == sorted((f"#{row['phenomenon']}", f"{row['value']:.6g}") for row in stood)
