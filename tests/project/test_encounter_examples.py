@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
+import runpy
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,15 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def _said(name: str, picture: Path | None = None, *more: str) -> str:
+    """What an example prints, run here as a program: a process of its own would import all that is imported."""
     pictured = [] if picture is None else ["--picture", str(picture)]
-    ran = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), *pictured, *more], capture_output=True, text=True, check=True
-    )
+    printed = StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
+        patch.setattr("sys.argv", [name, *pictured, *more])
+        patch.syspath_prepend(EXAMPLES)
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     assert picture is None or picture.stat().st_size > 10_000
-    return ran.stdout
+    return printed.getvalue()
 
 
 @pytest.mark.data
