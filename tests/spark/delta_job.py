@@ -14,6 +14,7 @@ import pandas as pd
 
 import appulse as ap
 from benchmarks.servers import DELTA, DELTA_SETTINGS, jars
+from tests.conftest import FEW_ROWS
 
 ASKED: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "window": "1 hour"}
 VALUE = ap.Gaussian("x", "y", sigma=0.2)
@@ -23,7 +24,9 @@ def main() -> None:
     """Two runs of one job; the table is corrected before each, and what it holds at last is written beside it."""
     folder = Path(sys.argv[1])
     fixes, sights, pairs = (str(folder / name) for name in ("fixes", "sights", "pairs"))
-    settings = DELTA_SETTINGS | {
+    settings: dict[str, Any] = {
+        **DELTA_SETTINGS,
+        **FEW_ROWS,
         "spark.jars": ",".join(map(str, jars(DELTA))),
         "spark.databricks.delta.snapshotPartitions": "2",
     }

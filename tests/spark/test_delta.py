@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -29,9 +28,8 @@ def test_corrections_of_a_table_reach_the_pairs(tmp_path: Path) -> None:
         jars(DELTA)
     except Unavailable as reason:
         pytest.skip(str(reason))
-    fast = os.environ | {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
     run = [sys.executable, "-m", "tests.spark.delta_job", str(tmp_path)]
-    done = subprocess.run(run, env=fast, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(run, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     fixes, sights, pairs, rejects = (
         pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("fixes", "sights", "pairs", "rejects")
