@@ -73,7 +73,16 @@ def _phenomena(frame: Any) -> Any:
     return ap.phenomena(_stream(frame, "level"), **asked)
 
 
-@pytest.mark.parametrize("call", [_aggregate, _fences, _encounters, _sensors, _nearest, _phenomena])
+@pytest.mark.parametrize(
+    "call",
+    [
+        _fences,
+        _encounters,
+        _sensors,
+        _nearest,
+        *(pytest.param(call, marks=pytest.mark.long) for call in (_aggregate, _phenomena)),
+    ],
+)
 def test_a_query_goes_on_with_more_or_fewer_partitions(
     spark: SparkSession, tmp_path: Path, call: Callable[[Any], Any]
 ) -> None:

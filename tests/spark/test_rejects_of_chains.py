@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 BATCHES, BAD = 3, (1, 2)  # micro-batches, and those with a row that has no key
 TIMES = [100 * number + 1 for number in BAD]
+BOTH, ALONE = ["answers", "rejects"], ["answers"]  # the sinks of a start
 
 
 def rows_table() -> pa.Table:
@@ -112,7 +113,14 @@ def rejected(query: Any) -> list[int]:
 @pytest.mark.every_version
 @pytest.mark.parametrize(
     "call",
-    [filled_join, filled_by_speed, filled_aggregate, pairs_counted, pairs_joined, pairs_matched, matches_counted],
+    [
+        filled_join,
+        filled_aggregate,
+        pairs_counted,
+        pairs_matched,
+        matches_counted,
+        *(pytest.param(call, marks=pytest.mark.long) for call in (filled_by_speed, pairs_joined)),
+    ],
 )
 def test_later_batches_lose_no_reject(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[Any], Any]
@@ -156,15 +164,14 @@ def test_a_start_between_batches_loses_no_reject(
 
 
 @pytest.mark.parametrize(
-    "call",
+    ("call", "first"),
     [
-        pairs_counted,
-        matches_counted,
-        pytest.param(pairs_joined, marks=pytest.mark.long),
-        pytest.param(pairs_matched, marks=pytest.mark.long),
+        (pairs_counted, BOTH),
+        (matches_counted, ALONE),
+        *(pytest.param(call, BOTH, marks=pytest.mark.long) for call in (matches_counted, pairs_joined, pairs_matched)),
+        *(pytest.param(call, ALONE, marks=pytest.mark.long) for call in (pairs_counted, pairs_joined, pairs_matched)),
     ],
 )
-@pytest.mark.parametrize("first", [["answers", "rejects"], ["answers"]], ids=["left out", "added"])
 def test_a_chain_goes_on_with_rejects_as_it_was_started(
     spark: SparkSession, tmp_path: Path, call: Callable[[Any], Any], first: list[str]
 ) -> None:
@@ -173,7 +180,7 @@ def test_a_chain_goes_on_with_rejects_as_it_was_started(
     run(call(read_stream(spark, given)), tmp_path, first)
     for file in sorted(files(tmp_path / "later", table.slice(3), 3).iterdir()):
         file.rename(given / f"later-{file.name}")
-    other = ["answers", "rejects"] if len(first) == 1 else ["answers"]
+    other = BOTH if first == ALONE else ALONE
     query = begun(call(read_stream(spark, given)), tmp_path, other)
     for wait in (query.processAllAvailable, query.awaitTermination):
         with pytest.raises(ap.CheckpointError, match=r"read \d sources, and now it reads \d\. Start it .* rejects="):
