@@ -62,8 +62,17 @@ def _sorted(table: pa.Table) -> list[str]:
     return sorted(map(str, table.to_pylist()))
 
 
-@pytest.mark.parametrize("call", [dwelling, joined, joined_by_rows])
-@pytest.mark.parametrize("rejecting", [False, True], ids=["answers", "rejects"])
+@pytest.mark.parametrize(
+    ("call", "rejecting"),
+    [
+        (dwelling, False),
+        (dwelling, True),
+        (joined, False),
+        (joined_by_rows, True),
+        pytest.param(joined, True, marks=pytest.mark.long),
+        pytest.param(joined_by_rows, False, marks=pytest.mark.long),
+    ],
+)
 def test_a_call_before_the_last_ends_as_in_process(
     spark: SparkSession, tmp_path: Path, call: Callable[[Any], Any], rejecting: bool
 ) -> None:
