@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -130,6 +131,14 @@ def test_csv_is_read_as_spark_reads_it(tmp_path: Path, spark: Any, more: str, *,
     assert read_files(checked, checked.table.sources["near"], "sources.near").to_pylist() == wanted
     (taken,) = sources_of(checked)[0].take(10)
     assert taken.rows.to_pylist() == wanted
+
+
+def test_csv_has_columns_of_any_type_of_spark(tmp_path: Path) -> None:
+    wide = 'schema = "id STRING NOT NULL, time DOUBLE, x DECIMAL(10, 2), y DOUBLE"'
+    (taken,) = sources_of(csv_job(tmp_path, wide, header=False))[0].take(10)
+    assert taken.rows["x"].to_pylist() == [Decimal(1), Decimal(1), None]
+    with pytest.raises(JobError, match=r"job.toml: sources.near.schema: columns cannot be read .* 'decimall'"):
+        sources_of(csv_job(tmp_path, wide.replace("DECIMAL", "DECIMALL"), header=False))
 
 
 def test_csv_without_names_says_what_to_do(tmp_path: Path) -> None:

@@ -145,3 +145,13 @@ def test_misspelt_columns_are_told_with_the_nearest() -> None:
                 call(table, events, **(names | {argument: wrong}))
     with pytest.raises(ap.BadArgument, match=r"moet.*mote"):
         ap.lab.field.guided_sampling(events, LINE, "moet", 1.2)
+
+
+def test_readings_are_tagged_once() -> None:
+    readings = pa.table({"mote": [1, 2, 1, 2], "ts": [0.0, 1.0, 2.0, 3.0], "v": [7.0, 7.0, 7.0, 7.0]})
+    stream = ap.Stream(readings, key="mote", time="ts", value="v")
+    events = ap.phenomena(stream, resolution=1.0, strength=2, span=60)
+    names: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "v", "resolution": 1.0}
+    tagged = ap.lab.field.tagged(readings, events, **names)
+    with pytest.raises(ap.BadArgument, match="'phenomenon', and the readings have one already"):
+        ap.lab.field.tagged(tagged, events, **names)

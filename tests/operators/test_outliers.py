@@ -143,6 +143,13 @@ def test_a_mote_unlike_its_neighbours_is_named_with_what_it_carries() -> None:
     assert found.to_pylist() == [{"key": "odd", "time": 0.0, "expected": 0.0, "probability": 1.0, "room": "cellar"}]
 
 
+@pytest.mark.parametrize("name", ["key", "time", "expected", "probability"])
+def test_a_column_that_is_carried_has_a_name_of_its_own(name: str) -> None:
+    stream = _stream(["a", "odd"], [20.0, 35.0], **{name: [1.0, 2.0]}, carry=[name])
+    with pytest.raises(ap.BadArgument, match=f"two columns '(left_)?{name}'"):
+        ap.outliers(stream, epsilon=2, fewer_than=2, probability=0.9, window=1)
+
+
 def test_the_probability_is_that_of_a_row_that_exists() -> None:
     """Whether the row itself exists says nothing about its partners; theirs does."""
     stream = _stream(["a", "b"], [0.0, 0.5], p=[0.25, 0.5])

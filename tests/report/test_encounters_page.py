@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyproj import Geod
 from typer.testing import CliRunner
 
 import appulse as ap
@@ -141,3 +143,33 @@ def test_a_browser_draws_an_encounter(tmp_path: Path) -> None:
     assert 'aria-current="true"' in dom
     names = " and ".join(shown.data["things"][thing]["name"] for thing in one["things"])
     assert names in Page(dom).said
+
+
+def test_distances_are_true_wherever_they_are_on_a_map(tmp_path: Path) -> None:
+    """Of a map from 26 to 48 degrees; what is drawn is larger in the north."""
+    rows = [
+        (f"{lat:.0f}{side}", second, lat, 10.0 + side * geodesic(lat))
+        for lat in (26.0, 48.0)
+        for side in (0, 1)
+        for second in (0.0, 60.0)
+    ]
+    names, seconds, lats, lons = zip(*rows, strict=True)
+    table = pa.table({"ship": names, "time": seconds, "lat": lats, "lon": lons, "sigma": [5.0] * len(rows)})
+    value = ap.Position("lat", "lon", sigma="sigma")
+    stream = ap.Stream(table, key="ship", time="time", value=value, motion=ap.Straight(max_gap=120))
+    met = ap.encounters(stream, epsilon=1_100.0, probability=0.3)
+    assert np.asarray(met["closest_distance"]) == pytest.approx([1_000.0] * 2, abs=1e-3)
+    file = tmp_path / "page.html"
+    file.write_text(encounters_page(met, table), encoding="utf-8")
+    data = read(file.read_text("utf-8")).data
+    circles = {thing["name"]: thing["e"][0] for thing in data["things"]}
+    metre = {lat: np.cos(np.radians(37.0)) / np.cos(np.radians(lat)) for lat in (26.0, 48.0)}
+    assert circles == pytest.approx({name: 5.0 * metre[float(name[:2])] for name in circles}, rel=1e-3)
+    for one in (1, 2):
+        cells = re.findall(r"<td>(.*?)</td>", drawn(file, str(one)))
+        assert (cells[0::3], cells[2::3]) == (["1,000 m"] * 2, ["1,000 m"] * 2)
+
+
+def geodesic(lat: float) -> float:
+    """The degrees of longitude of 1,000 metres."""
+    return float(Geod(ellps="WGS84").fwd(0.0, lat, 90.0, 1_000.0)[0])

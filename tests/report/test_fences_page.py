@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyproj
 import pytest
 import shapely
 from typer.testing import CliRunner
@@ -124,3 +125,21 @@ def test_a_browser_draws_a_visit(tmp_path: Path) -> None:
     assert 'class="fence inside"' in dom
     assert dom.count('class="fence') == len(data["regions"])
     assert dom.count('class="past"') == 1
+
+
+def test_things_and_circles_are_drawn_by_one_measure_at_all_latitudes() -> None:
+    """A thing 900 m east of the middle of a circle of 1,000 m is drawn at nine tenths of its radius."""
+    fences = {"query": ["south", "north"], "region": ["POINT (10 26)", "POINT (10 48)"], "radius": [1_000.0] * 2}
+    lats = [26.0, 26.0, 48.0, 48.0]
+    lons = [10.0 + pyproj.Geod(ellps="WGS84").fwd(0.0, lat, 90.0, 900.0)[0] for lat in lats]
+    names = ["s", "s", "n", "n"]
+    table = pa.table({"van": names, "time": [0.0, 10.0] * 2, "lat": lats, "lon": lons, "sigma": [1.0] * 4})
+    stream = ap.Stream(table, key="van", time="time", value=ap.Position("lat", "lon", sigma="sigma"))
+    events = ap.fence_events(stream, pa.table(fences), enter=0.5)
+    data = read(fences_page(events, pa.table(fences), table)).data
+    assert len(data["happenings"]) == 2
+    for one in data["happenings"]:
+        thing, (ring,) = data["things"][one["things"][0]], data["regions"][one["region"]]
+        middle = (np.max(ring, axis=0) + np.min(ring, axis=0)) / 2
+        radius = np.ptp(ring, axis=0)[0] / 2
+        assert abs(thing["x"][0] - middle[0]) / radius == pytest.approx(0.9, rel=5e-3)

@@ -308,8 +308,9 @@ def test_a_joins_page_draws_the_map_of_coordinates_that_streams_carry(east: str,
     data = read(join_page(answers)).data
     middle = np.array([[(row[f"left_{name}"] + row[f"right_{name}"]) / 2 for row in rows] for name in (east, north)])
     if east == "lon":
+        along = np.cos(np.radians(middle[1]))  # of the parallel of each pair
         middle -= middle.mean(axis=1, keepdims=True)
-        middle *= 111.195 * np.array([[np.cos(np.radians(50.0 + off.mean() - 0.1))], [1.0]])
+        middle *= 111.195 * np.array([along, np.ones(len(along))])
     assert data["across"][:2] == (["km east", "km north"] if east == "lon" else ["x", "y"])
     for shown, known in zip(data["across"][2:], middle, strict=True):
         assert shown == pytest.approx(known, rel=1e-3, abs=1e-2)
@@ -344,6 +345,20 @@ def test_changes_are_kept_apart() -> None:
     shown = read(join_page(answers.append_column("change", change)))
     assert f"{len(answers) - 3:,} matches" in shown.said
     assert "3 left again" in shown.said
+
+
+def test_rows_without_a_partner_are_no_matches() -> None:
+    rows = pa.table({"id": [1, 2], "t": [0.0, 1.0], "x": [0.0, 90.0]})
+    left, right = (
+        ap.Stream(rows.slice(0, n), key="id", time="t", value="x", name=name) for n, name in ((2, "a"), (1, "b"))
+    )
+    text = join_page(ap.similarity_join(left, right, epsilon=1, probability=1, window=10, how="left"))
+    shown = read(text)
+    assert "1 matches of a and b (1)" in shown.said
+    assert "1 rows without a partner." in shown.said
+    assert len(shown.data["times"]) == 1
+    bars = text.partition('aria-label="Matches by time"')[2].partition("</svg>")[0]
+    assert sum(map(int, re.findall(r"(\d+)</title>", bars))) == 1
 
 
 def test_metrics_of_either_form_make_a_funnel() -> None:

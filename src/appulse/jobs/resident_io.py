@@ -17,13 +17,13 @@ from appulse.connect.messages import Messages
 from appulse.connect.recorded import Recorded
 from appulse.connect.sinks import FORMATS, FolderSink
 from appulse.engines.alerts import Webhook
-from appulse.errors import JobError, NotBuilt
+from appulse.errors import BadArgument, JobError, NotBuilt
 from appulse.jobs.by_hand import arrow_format
 from appulse.jobs.fields import options_of
 from appulse.jobs.files import files_at
 from appulse.jobs.sinks import FilesSink
 from appulse.jobs.sources import MqttTable, ReplayTable, SourceTable, TopicsTable
-from appulse.model.ddl import TYPES
+from appulse.model.ddl import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ def sources_of(job: Job) -> list[Source]:
         if isinstance(table, ReplayTable):
             replayed[name] = table
         elif isinstance(table, MqttTable):
-            schema = schema_of_ddl(table.schema_, f"sources.{name}.schema")
+            schema = _columns(job, name, table.schema_)
             reader = MqttReader(**table.reading(), spool=job.place(table.spool))
             found.append(Messages(name, reader, schema, table.max_messages_per_trigger))
         elif isinstance(table, SourceTable) and table.format in _LOCAL:
@@ -78,7 +78,7 @@ def _folder(job: Job, name: str, table: SourceTable) -> Folder:
     place, where = job.place(table.path), f"sources.{name}.path"
     if "://" in place:
         raise NotBuilt(f"{job.file}: {where} {place} is not on this machine. {_INSTEAD}.")
-    schema = None if table.schema_ is None else schema_of_ddl(table.schema_, f"sources.{name}.schema")
+    schema = None if table.schema_ is None else _columns(job, name, table.schema_)
     form = arrow_format(table)
 
     def read(files: Sequence[str], known: pa.Schema | None) -> pa.Table:
@@ -134,19 +134,12 @@ def no_rows(job: Job, name: str) -> pa.Table:
     if isinstance(source, ReplayTable) and source.decode is not None:
         return decode_lines(source.decode, ()).rows
     if isinstance(source, MqttTable) or (isinstance(source, TopicsTable) and source.message == "json"):
-        return schema_of_ddl(source.schema_, f"sources.{name}.schema").empty_table()
+        return _columns(job, name, source.schema_).empty_table()
     raise JobError(f"{job.file}: the columns of sources.{name} are not known before it runs.")
 
 
-def schema_of_ddl(text: str, where: str) -> pa.Schema:
-    """Columns as Spark's DDL has them, of plain types and arrays of such; raises `NotBuilt` for others."""
-    fields = []
-    for part in text.split(","):
-        name, _, kind = part.strip().partition(" ")
-        kind = kind.strip().lower().removesuffix(" not null")
-        inner = kind.removeprefix("array<").removesuffix(">")
-        known = TYPES.get(inner)
-        if known is None or not name:
-            raise NotBuilt(f"{where}: {part.strip()!r} is not built in process. Known: {', '.join(TYPES)}. {_INSTEAD}.")
-        fields.append(pa.field(name.strip("`"), pa.list_(known) if inner != kind else known))
-    return pa.schema(fields)
+def _columns(job: Job, name: str, text: str) -> pa.Schema:
+    try:
+        return columns_of(text)
+    except BadArgument as error:
+        raise JobError(f"{job.file}: sources.{name}.schema: {error}") from error

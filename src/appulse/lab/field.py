@@ -145,9 +145,12 @@ def tagged(
 ) -> pa.Table:
     """The readings with ``phenomenon``: that which their sensor was in with their value, at their time; else null.
 
-    Raises `BadArgument` for a column that the readings do not have, or whose type is not that of the events.
+    Raises `BadArgument` for a column that the readings do not have, or whose type is not that of the events, and where
+    they have a column ``phenomenon``.
     """
     readings, members = as_table(readings), memberships(events)
+    if "phenomenon" in readings.column_names:
+        raise BadArgument("tagged() adds a column 'phenomenon', and the readings have one already. Rename that.")
     code, held = _codes(column(readings, sensor, "The readings"), members["sensor"], f"sensor={sensor!r}")
     values = column(readings, value, "The readings")
     if resolution is not None and not (is_numeric(values.type) and is_numeric(members["value"].type)):

@@ -25,7 +25,7 @@ NEEDED = ("left_key", "right_key", "start", "end", "closest_time", "closest_dist
 WORDING = Wording(
     "encounters",
     "A bar is an encounter, the darker the more probable.",
-    ("things", "closest", "probability", "apart now"),
+    ("things", "closest", "probability", "apart on the map"),
     "No two things meet at this moment.",
 )
 

@@ -147,7 +147,7 @@ def _outlines(areas: pa.Table, tracks: Tracks) -> list[list[NDArray[np.float64]]
             continue
         drawn = shapely.transform(shapely.force_2d(shape), tracks.plane)
         if radius is not None and np.isfinite(radius):
-            drawn = shapely.buffer(drawn, radius)
+            drawn = shapely.buffer(drawn, radius * tracks.longer(shapely.get_coordinates(shape)).mean())
         parts = [
             ring for part in shapely.get_parts(drawn) for ring in (shapely.get_rings(part) if part.area else [part])
         ]

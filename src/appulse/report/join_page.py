@@ -79,6 +79,8 @@ def _summary(found: Matches, bad: pa.Table | None) -> str:
         parts.append(ends.strip())
     if found.left:
         parts.append(f"{found.left:,} left again")
+    if found.alone:
+        parts.append(f"{found.alone:,} rows without a partner")
     if bad is not None:
         parts.append(f"{len(bad):,} rejected rows")
     return "; ".join(parts) + "."

@@ -51,6 +51,7 @@ class Matches:
     stamps: bool
     zone: str
     left: int
+    alone: int
 
     def __len__(self) -> int:
         return len(self.micros)
@@ -63,7 +64,10 @@ class Matches:
 
 
 def matches_of(answers: pa.Table) -> Matches:
-    """The pairs of a table of answers; of changes those that entered, the number of those that left beside them."""
+    """The pairs of a table of answers, with how many rows had no partner.
+
+    Of changes those that entered, with how many left again.
+    """
     if missing := [name for name in NEEDED if name not in answers.column_names]:
         raise BadArgument(
             f"The answers have no column {', '.join(missing)}. They have: {', '.join(answers.column_names)}. Give what "
@@ -72,6 +76,8 @@ def matches_of(answers: pa.Table) -> Matches:
     total = len(answers)
     if "change" in answers.column_names:
         answers = answers.filter(pc.greater(answers["change"], 0))
+    entered = len(answers)
+    answers = answers.filter(pc.and_(*(pc.is_valid(answers[f"{side}_key"]) for side in SIDES)))
     (left, _), (right, _) = (micros_of(answers, f"{side}_time") for side in SIDES)
     later = np.maximum(left, right)
     order = np.argsort(later, kind="stable")
@@ -84,7 +90,8 @@ def matches_of(answers: pa.Table) -> Matches:
         floats(answers["probability"])[order],
         is_time(kind),
         "UTC" if getattr(kind, "tz", None) else "",
-        total - len(answers),
+        total - entered,
+        entered - len(answers),
     )
 
 
@@ -124,9 +131,8 @@ def carried_middles(matches: Matches, rows: NDArray[np.int64]) -> tuple[NDArray[
             return np.column_stack(at), [east, north]
         with np.errstate(invalid="ignore"):
             centre = [np.nanmean(part) if np.isfinite(part).any() else 0.0 for part in at]
-        shrink = np.cos(np.radians(centre[1]))
         off = [(part - middle) * KILOMETRES for part, middle in zip(at, centre, strict=True)]
-        return np.column_stack([off[0] * shrink, off[1]]), ["km east", "km north"]
+        return np.column_stack([off[0] * np.cos(np.radians(at[1])), off[1]]), ["km east", "km north"]
     return None
 
 

@@ -21,14 +21,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Tracks", "tracks_of"]
 
-DEGREE = 111_195.0  # metres, along a meridian
+EARTH = 6_371_008.8  # metres
+DEGREE = EARTH * np.pi / 180.0  # along a meridian
+FARTHEST = 89.9  # degrees from the equator, beyond which the plane has no end
 LATITUDES, LONGITUDES = ("lat", "latitude"), ("lon", "lng", "long", "longitude")
 ERRORS = ("sigma", "error", "accuracy")
 
 
 @dataclass(frozen=True)
 class Tracks:
-    """Readings in order of thing, then time; ``at`` in metres from ``centre`` where that is one, else as given."""
+    """Readings in order of thing, then time.
+
+    ``at`` and ``error`` are as given, or, on Earth, in the plane of the map: Mercator's, whose unit is a metre at the
+    latitude of ``centre``.
+    """
 
     names: list[tuple[int, str]]  # the frame a thing is of, and its key
     thing: NDArray[np.int64]
@@ -47,9 +53,11 @@ class Tracks:
 
     def plane(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
         """Places as given (longitude first where they are in degrees) in the plane of the map."""
-        if self.centre is None:
-            return at
-        return _in_metres(at, *self.centre)
+        return at if self.centre is None else _mercator(at, *self.centre)
+
+    def longer(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How long a metre (a unit) is drawn at places as given."""
+        return np.ones(len(at)) if self.centre is None else _stretch(at, self.centre[1])
 
     def of(self, thing: int) -> slice:
         """The readings of one thing."""
@@ -66,8 +74,8 @@ def tracks_of(
 ) -> Tracks:
     """The tracks of one or two frames of readings.
 
-    Columns that are not named are found: the one of times, ``lat`` and ``lon`` (degrees, drawn in an equirectangular
-    plane) or ``x`` and ``y``, and ``sigma``, ``error`` or ``accuracy``. Raises `BadArgument` where one is not clear.
+    Columns that are not named are found: the one of times, ``lat`` and ``lon`` (degrees) or ``x`` and ``y``, and
+    ``sigma``, ``error`` or ``accuracy``. Raises `BadArgument` where one is not clear.
     """
     names: dict[tuple[int, str], int] = {}
     parts: list[tuple[NDArray[Any], ...]] = []
@@ -94,8 +102,8 @@ def tracks_of(
         list(names),
         thing[order],
         micros[order],
-        at[order] if centre is None else _in_metres(at[order], *centre),
-        deviation[order],
+        at[order] if centre is None else _mercator(at[order], *centre),
+        deviation[order] if centre is None else deviation[order] * _stretch(at[order], centre[1]),
         centre,
         stamps,
         zone,
@@ -138,10 +146,22 @@ def _centre(at: NDArray[np.float64]) -> tuple[float, float]:
     if not len(at):
         return 0.0, 0.0
     turns = np.exp(1j * np.radians(at[:, 0]))
-    return float(np.degrees(np.angle(turns.mean()))), float((at[:, 1].min() + at[:, 1].max()) / 2)
+    latitude = float((at[:, 1].min() + at[:, 1].max()) / 2)
+    return float(np.degrees(np.angle(turns.mean()))), min(max(latitude, -FARTHEST), FARTHEST)
 
 
-def _in_metres(at: NDArray[np.float64], longitude: float, latitude: float) -> NDArray[np.float64]:
-    """Longitudes and latitudes in a plane that is right in its centre."""
-    across = (at[:, 0] - longitude + 180.0) % 360.0 - 180.0
-    return np.column_stack([across * DEGREE * np.cos(np.radians(latitude)), (at[:, 1] - latitude) * DEGREE])
+def _mercator(at: NDArray[np.float64], longitude: float, latitude: float) -> NDArray[np.float64]:
+    """Longitudes and latitudes in a plane in which small things have their shape wherever they are."""
+    unit = EARTH * float(np.cos(np.radians(latitude)))
+    across = np.radians((at[:, 0] - longitude + 180.0) % 360.0 - 180.0)
+    return np.column_stack([across * unit, (_up(at[:, 1]) - _up(latitude)) * unit])
+
+
+def _up(latitude: Any) -> Any:
+    return np.arcsinh(np.tan(np.radians(np.clip(latitude, -FARTHEST, FARTHEST))))
+
+
+def _stretch(at: NDArray[np.float64], latitude: float) -> NDArray[np.float64]:
+    """How many units of the plane a metre has at each place."""
+    found: NDArray[np.float64] = np.cos(np.radians(latitude)) * np.cosh(_up(at[:, 1]))
+    return found

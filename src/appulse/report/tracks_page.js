@@ -19,14 +19,31 @@
   }
 
   // The part of the plane that the map shows: all of it, or where the chosen one happens.
-  let each = 1, across = 0, up = 0;
+  let each = 1, across = 0, up = 0, middle = 0;
   function look([west, south, east, north]) {
     const wide = Math.max(east - west, 1e-9), high = Math.max(north - south, 1e-9);
     each = Math.min((data.width - 2 * MARGIN) / wide, (data.height - 2 * MARGIN) / high);
     across = (data.width - each * (west + east)) / 2;
     up = (data.height + each * (south + north)) / 2;
+    middle = (south + north) / 2;
   }
   const at = ([x, y]) => [across + each * x, up - each * y];
+
+  // Mercator's plane, whose unit is a metre at one latitude; null where the plane is that of the readings.
+  const EARTH = 6371008.8, EQUATOR = 6378137, FLAT = 0.0066943799901414; // metres; the square of WGS 84's eccentricity
+  const turn = EARTH * Math.cos(data.latitude ?? 0), equator = turn * Math.asinh(Math.tan(data.latitude ?? 0));
+  const stretch = (y) => (data.latitude === null ? 1 : Math.cos(data.latitude) * Math.cosh((y + equator) / turn));
+  function onEarth([x, y]) {
+    const sine = Math.tanh((y + equator) / turn), cosine = 1 / Math.cosh((y + equator) / turn);
+    const radius = EQUATOR / Math.sqrt(1 - FLAT * sine * sine);
+    return [radius * cosine * Math.cos(x / turn), radius * cosine * Math.sin(x / turn), (1 - FLAT) * radius * sine];
+  }
+  function apart(a, b) {
+    if (data.latitude === null) return Math.hypot(a[0] - b[0], a[1] - b[1]);
+    const [one, other] = [a, b].map(onEarth);
+    const straight = Math.hypot(...one.map((part, i) => part - other[i]));
+    return 2 * EARTH * Math.asin(Math.min(1, straight / 2 / EARTH));
+  }
 
   // The last reading at or before a moment; -1 before the first.
   function before(thing, moment) {
@@ -87,9 +104,9 @@
   }
 
   function drawBar(view) {
-    const power = 10 ** Math.floor(Math.log10(140 / each));
-    const length = [5, 2, 1].map((factor) => factor * power).find((size) => size * each <= 160) ?? power;
-    make("path", { class: "grid scale", d: `M12 ${data.height - 12}h${(length * each).toFixed(1)}` }, view);
+    const drawn = each * stretch(middle), power = 10 ** Math.floor(Math.log10(140 / drawn));
+    const length = [5, 2, 1].map((factor) => factor * power).find((size) => size * drawn <= 160) ?? power;
+    make("path", { class: "grid scale", d: `M12 ${data.height - 12}h${(length * drawn).toFixed(1)}` }, view);
     const far = data.unit === "m" && length >= 1000 ? `${short(length / 1000)} km` : `${short(length)}${unit}`;
     make("text", { class: "axis", x: 12, y: data.height - 18 }, view, far);
   }
@@ -162,7 +179,7 @@
       for (const cell of one.facts.slice(1)) make("td", {}, row, cell);
       if (one.things.length < 2) continue;
       const [a, b] = one.things.map((i) => place(data.things[i], now));
-      make("td", {}, row, a && b ? `${short(Math.hypot(a[0] - b[0], a[1] - b[1]))}${unit}` : "");
+      make("td", {}, row, a && b ? `${short(apart(a, b))}${unit}` : "");
     }
     box.replaceChildren(table);
   }

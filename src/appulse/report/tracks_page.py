@@ -147,6 +147,7 @@ def _data(
         "length": int(tracks.micros[rows].max() - zero) // 1000,
         "around": around // 1000,
         "unit": unit,
+        "latitude": None if tracks.centre is None else np.radians(tracks.centre[1]),
         "head": wording.head,
         "none": wording.none,
         "height": HEIGHT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from appulse.engines.carrying import refuse_repeated
 from appulse.engines.join.call import JoinSettings, resolve
 from appulse.engines.options import CallSettings
 from appulse.engines.schemas import refuse_bursts, refuse_holes
@@ -53,4 +54,6 @@ def resolve_outliers(
     # Where pairs of a row meet only later, they have to know it from others with the same key and time.
     apart = tiled or plan.withdrawn or settings.fewer_than > MOST_COUNTED
     encodings = tuple(replace(one, kept_apart=apart) for one in call.streams)
-    return replace(call, plan=plan, streams=encodings, probability=settings.probability)
+    made = replace(call, plan=plan, streams=encodings, probability=settings.probability)
+    refuse_repeated(made.answer_schema)
+    return made
