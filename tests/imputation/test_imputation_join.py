@@ -71,6 +71,20 @@ def test_incomplete_values_need_an_imputer() -> None:
         )
 
 
+def test_an_imputer_needs_incomplete_values() -> None:
+    """One for all streams may be idle in some of them, and one that a stream is named for may not."""
+    settings: dict[str, Any] = {"epsilon": 1, "probability": 0.1, "window": ap.TimeWindow(0)}
+    whole = ap.Exact("A", "B", "C")
+    left, right = stream(HOLED, name="a"), stream(WHOLE, name="b", value=whole)
+    fill: Any = ap.ZeroFill()
+    assert len(ap.similarity_join(left, right, imputer=fill, **settings)) == 1
+    assert len(ap.similarity_join(left, right, imputer={"a": fill, "b": None}, **settings)) == 1
+    with pytest.raises(ap.BadArgument, match=r"what is missing of ap.Incomplete.*the value of 'b' is none"):
+        ap.similarity_join(left, right, imputer={"a": fill, "b": fill}, **settings)
+    with pytest.raises(ap.BadArgument, match=r"what is missing of ap.Incomplete.*is none"):
+        ap.self_join(stream(HOLED, value=whole), imputer=fill, **settings)
+
+
 def test_impute_needs_what_it_can_fill() -> None:
     imputer = ap.DependencyImputer(R, RULES)
     with pytest.raises(ap.BadArgument, match=r"value=ap\.Incomplete"):
@@ -139,8 +153,8 @@ def test_without_holes_it_is_the_ordinary_join() -> None:
     expected = ap.similarity_join(stream(rows, value=exact), stream(rows, value=exact), **settings)
     assert plain(found) == Counter(map(repr, expected.to_pylist()))
     assert set(map(repr, found["left_filled"].to_pylist())) == {"[]"}
-    unasked = ap.similarity_join(stream(rows, value=exact), stream(rows, value=exact), imputer=imputer, **settings)
-    assert unasked.to_pylist() == found.to_pylist()
+    half = ap.similarity_join(stream(rows), stream(rows, value=exact), imputer=imputer, **settings)
+    assert half.to_pylist() == found.to_pylist()
 
 
 # --- against the twin -------------------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.multi_queries.local import LocalWindowQueries
+from appulse.engines.queries import rows
+from appulse.operators import query_match
 from appulse.operators.query_estimate import Forecast
 from tests.helpers import naive_queries, query_strategies
 from tests.spark.test_real_data import CABS
@@ -231,6 +233,19 @@ def _assert_pairs(found: pa.Table, expected: list[NDArray[np.int64]]) -> None:
     assert query[order].tolist() == np.repeat(np.arange(len(expected)), list(map(len, expected))).tolist()
     assert (row[order] == np.concatenate(expected)).all()
     assert (found["probability"].to_numpy() == 1.0).all()
+
+
+def test_samples_are_not_repeated_for_each_sample() -> None:
+    table = pa.table(
+        {"k": [1], "t": [0], "word": ["a"], "s": [[[float(i), 0.0] for i in range(50)]], "w": [[0.02] * 50]}
+    )
+    stream = ap.Stream(table, key="k", time="t", value=ap.Samples("s", weights="w", names=("x", "y")))
+    queries = pa.table({"query": [1], "condition": ["x >= 25 AND word = 'a'"]})
+    with mock.patch.object(rows, "match", wraps=query_match.match) as matched:
+        found = ap.match_queries(stream, queries, probability=0.1)
+    assert found["probability"].to_pylist() == [pytest.approx(0.5)]
+    (call,) = matched.call_args_list
+    assert sum(column.nbytes for column in call.args[1].columns.values()) < 10_000
 
 
 def test_fences_over_san_francisco_hold_the_cabs_within(data: Callable[[str], Path]) -> None:

@@ -52,10 +52,17 @@ def fills_of(imputer: Any, names: Sequence[str], models: Sequence[Model]) -> lis
         chosen = [imputer.get(name) for name in names]
     else:
         chosen = [imputer] * len(names)
-    return [
+    fills = [
         bound(own, model) if isinstance(model, Incomplete) and own is not None else None
         for own, model in zip(chosen, models, strict=True)
     ]
+    idle = [name for name, own, fill in zip(names, chosen, fills, strict=True) if own is not None and fill is None]
+    if idle and (isinstance(imputer, Mapping) or len(idle) == len(names)):
+        raise BadArgument(
+            f"imputer= fills what is missing of ap.Incomplete('a', 'b', ...), and the value of {idle[0]!r} is none. "
+            "Give it such a value=, or leave imputer= out."
+        )
+    return fills
 
 
 def bound(imputer: Any, model: Incomplete) -> Fill:

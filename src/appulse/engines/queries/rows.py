@@ -70,8 +70,9 @@ def normal_columns(encoding: Encoding) -> tuple[str, ...]:
 
 
 def points_of(rows: ValidRows, encoding: Encoding) -> Points:
-    """The samples of checked rows, with all columns that conditions may name."""
-    columns = {name: column_of(rows.table, name) for name in rows.table.column_names}
+    """The samples of checked rows, with all columns that conditions may name: no lists, such as of the samples."""
+    schema = rows.table.schema
+    columns = {field.name: column_of(rows.table, field.name) for field in schema if not pa.types.is_nested(field.type)}
     model, n = encoding.held_as, len(rows.table)
     own = place_of(encoding.model, encoding.dimensions)
     if is_certain(model):
