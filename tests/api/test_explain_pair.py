@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -233,3 +234,11 @@ def test_of_a_cylinder_the_way_that_decides_is_named(epsilon: dict[str, float], 
     )
     if decides == "vertical":
         assert float(shares[decides]) == pytest.approx(float(probability), rel=1e-5)
+
+
+def test_rows_may_be_of_pandas() -> None:
+    rows = pd.DataFrame({"id": ["a", "b"], "ts": pd.to_datetime(["2026-01-01", "2026-01-02"]), "x": [0.0, 0.5]})
+    settings: dict[str, Any] = {"left": ap.Stream(None, key="id", time="ts", value=ap.Gaussian("x", sigma=0.2))}
+    settings |= {"epsilon": 1, "probability": 0.9}
+    of_frames = ap.explain_pair(rows.iloc[:1], rows.iloc[1:], **settings)
+    assert ap.explain_pair(rows.iloc[0], rows.iloc[1], **settings) == of_frames

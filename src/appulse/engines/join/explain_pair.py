@@ -118,11 +118,13 @@ def explained_pair(rows: tuple[Any, Any], streams: tuple[Stream, Stream], settin
 
 
 def _one_row(row: Any, side: str) -> pa.Table:
+    if getattr(row, "ndim", 0) == 1 and hasattr(row, "items"):  # a row of pandas
+        row = dict(row.items())
     if isinstance(row, Mapping):
         wrong = f"{side}_row={shown(row)}: give a mapping of columns to values, or a frame of one row."
         named = [NAME(name, f"{side}_row: column ") for name in row]
         row = pa.table(dict(zip(named, (as_array([value], None, wrong) for value in row.values()), strict=True)))
-    table = as_table(row)
+    table = as_table(row, f"{side}_row")
     if len(table) != 1:
         raise BadArgument(f"{side}_row has {len(table)} rows. Give one, as a mapping of columns or a frame.")
     return table
