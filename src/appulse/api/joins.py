@@ -324,7 +324,8 @@ def explain_pair(
     """Print, and return, why two rows are an answer or none: each bound with its numbers, and which one decided.
 
     Arguments:
-    * ``left_row, right_row``: mappings of the streams' columns, rows of pandas (``frame.iloc[0]``), or frames of one row.
+    * ``left_row, right_row``: mappings of the streams' columns, rows of pandas (``frame.iloc[0]``) or frames of one
+      row.
     * ``left, right``: describe the streams as for `SimilarityJoin`; ``right`` is ``left`` if not given.
     * ``window``: as in `similarity_join`. A time window is checked against the rows' times; whether rows are in windows
       that go by rows depends on others, and is not reported. None: times do not matter.
