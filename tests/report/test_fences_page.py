@@ -136,8 +136,10 @@ def test_things_and_circles_are_drawn_by_one_measure_at_all_latitudes() -> None:
     table = pa.table({"van": names, "time": [0.0, 10.0] * 2, "lat": lats, "lon": lons, "sigma": [1.0] * 4})
     stream = ap.Stream(table, key="van", time="time", value=ap.Position("lat", "lon", sigma="sigma"))
     events = ap.fence_events(stream, pa.table(fences), enter=0.5)
-    data = read(fences_page(events, pa.table(fences), table)).data
+    shown = read(fences_page(events, pa.table(fences), table))
+    data = shown.data
     assert len(data["happenings"]) == 2
+    assert "s in south · 10 s so far ·" in shown.said
     for one in data["happenings"]:
         thing, (ring,) = data["things"][one["things"][0]], data["regions"][one["region"]]
         middle = (np.max(ring, axis=0) + np.min(ring, axis=0)) / 2

@@ -87,11 +87,12 @@ def fences_page(
             begin,
             end,
             chance,
-            f"{clock.text(begin)} · {thing} in {query} · {_lasting(end - begin)} · probability {chance:.3g}",
+            f"{clock.text(begin)} · {thing} in {query} · {_lasting(end - begin)}{' so far' * still} · "
+            f"probability {chance:.3g}",
             (thing, query, clock.text(begin), f"{chance:.3g}"),
             places[query],
         )
-        for query, thing, begin, end, chance in known
+        for query, thing, begin, end, chance, still in known
     ]
     found.sort(key=lambda one: (-one.probability, one.begin - one.end, one.begin, one.things))
     shown = sorted({one.region for one in found[:MOST_HAPPENINGS] if one.region is not None})
@@ -103,30 +104,31 @@ def fences_page(
     )
 
 
-def _visits(table: pa.Table) -> list[tuple[str, str, int, int, float]]:
-    """Fence, thing, start, end and probability of a row each."""
+def _visits(table: pa.Table) -> list[tuple[str, str, int, int, float, bool]]:
+    """Fence, thing, start, end, probability, and whether it goes on, of a row each."""
     names = [table[name].cast("string").to_pylist() for name in ("query", "key")]
     times = [micros_of(table, name)[0].tolist() for name in ("start", "end")]
-    return list(zip(*names, *times, floats(table["probability"]).tolist(), strict=True))
+    chances = floats(table["probability"]).tolist()
+    return list(zip(*names, *times, chances, [False] * len(table), strict=True))
 
 
-def _spans(table: pa.Table, tracks: Tracks) -> list[tuple[str, str, int, int, float]]:
+def _spans(table: pa.Table, tracks: Tracks) -> list[tuple[str, str, int, int, float, bool]]:
     """The same of events: from an entry to its exit, or to the last reading; the probability of the entry."""
     last = {name: int(tracks.micros[tracks.of(thing)][-1]) for thing, (_, name) in enumerate(tracks.names)}
     names = [table[name].cast("string").to_pylist() for name in ("query", "key", "event")]
     times = [micros_of(table, name)[0].tolist() for name in ("time", "since")]
-    found: dict[tuple[str, str, int], tuple[int, float]] = {}
+    found: dict[tuple[str, str, int], tuple[int, float, bool]] = {}
     for query, thing, event, when, since, chance in zip(
         *names, *times, floats(table["probability"]).tolist(), strict=True
     ):
         if event == "cross":
-            found[query, thing, when] = when, chance
+            found[query, thing, when] = when, chance, False
         elif event == "enter":
-            found.setdefault((query, thing, when), (max(when, last.get(thing, when)), chance))
+            found.setdefault((query, thing, when), (max(when, last.get(thing, when)), chance, True))
         elif event == "exit":
             entered = found.get((query, thing, since))
-            found[query, thing, since] = when, chance if entered is None else entered[1]
-    return [(query, thing, begin, end, chance) for (query, thing, begin), (end, chance) in found.items()]
+            found[query, thing, since] = when, chance if entered is None else entered[1], False
+    return [(*visit, *known) for visit, known in found.items()]
 
 
 def _lasting(micros: int) -> str:
