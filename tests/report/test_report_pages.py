@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,16 @@ def test_pages_are_the_same_for_the_same_rows_in_any_order() -> None:
     mixed = readings.take(np.random.default_rng(1).permutation(len(readings)))
     assert phenomena_page(found, mixed, locations) == once
     assert phenomena_page(found.to_pandas(), readings.to_pandas(), locations.to_pandas()) == once
+
+
+def test_what_scripts_draw_has_a_style() -> None:
+    """A shape without one is black."""
+    folder = files("appulse.report")
+    style = (folder / "page.css").read_text("utf-8")
+    scripts = "".join((folder / f"{name}_page.js").read_text("utf-8") for name in ("field", "join", "live", "tracks"))
+    drawn = {name for names in re.findall(r'class: "([a-z ]+)"', scripts) for name in names.split()}
+    assert len(drawn) > 8
+    assert {name for name in drawn if not re.search(rf"\.{name}\b", style)} == {"thing"}  # has a colour of its own
 
 
 def test_nothing_in_data_is_executed() -> None:

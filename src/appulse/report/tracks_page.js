@@ -29,14 +29,14 @@
   }
   const at = ([x, y]) => [across + each * x, up - each * y];
 
-  // Mercator's plane, whose unit is a metre at one latitude; null where the plane is that of the readings.
-  const EARTH = 6371008.8, EQUATOR = 6378137, FLAT = 0.0066943799901414; // metres; the square of WGS 84's eccentricity
+  // Mercator's plane, whose unit is a metre at the latitude of the data; that is null where readings are in a plane.
+  const EARTH = 6371008.8, EQUATOR = 6378137, E2 = 0.0066943799901414; // metres; the square of WGS 84's eccentricity
   const turn = EARTH * Math.cos(data.latitude ?? 0), equator = turn * Math.asinh(Math.tan(data.latitude ?? 0));
   const stretch = (y) => (data.latitude === null ? 1 : Math.cos(data.latitude) * Math.cosh((y + equator) / turn));
   function onEarth([x, y]) {
     const sine = Math.tanh((y + equator) / turn), cosine = 1 / Math.cosh((y + equator) / turn);
-    const radius = EQUATOR / Math.sqrt(1 - FLAT * sine * sine);
-    return [radius * cosine * Math.cos(x / turn), radius * cosine * Math.sin(x / turn), (1 - FLAT) * radius * sine];
+    const radius = EQUATOR / Math.sqrt(1 - E2 * sine * sine);
+    return [radius * cosine * Math.cos(x / turn), radius * cosine * Math.sin(x / turn), (1 - E2) * radius * sine];
   }
   function apart(a, b) {
     if (data.latitude === null) return Math.hypot(a[0] - b[0], a[1] - b[1]);
