@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import pytest
 import appulse as ap
 from appulse import jobs
 from appulse.errors import JobError
+from appulse.jobs.resident import Resident
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,6 +122,33 @@ def test_odd_paths_and_files_half_written_are_told(job: Path, old: str, new: str
     (job.parent / "half.parquet").write_bytes(b"PAR1")
     (problem,) = wrong(job, old, new)
     assert problem.startswith(told.format(job.parent))
+
+
+@pytest.mark.parametrize("engine", ["spark", "local"])
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('path = "rejects"', 'path = "pairs"', "rejects.path: {0}/pairs is the folder of sink.path. "),
+        ('path = "rejects"', 'path = "file://{0}/pairs/bad/"', "lies in {0}/pairs, the folder of sink.path. "),
+        ('path = "pairs"', 'path = "checkpoint/pairs"', "lies in {0}/checkpoint, the folder of checkpoint. "),
+        ('path = "pairs"', 'path = "near"', "sink.path: {0}/near is the folder of sources.near.path. "),
+        ('path = "near"', 'path = "p*"', "sink.path: {0}/pairs lies in {0}/p*, the folder of sources.near.path. "),
+    ],
+)
+def test_folders_that_are_not_apart_are_told(job: Path, engine: str, old: str, new: str, told: str) -> None:
+    job.write_text(f'engine = "{engine}"\n{job.read_text()}')
+    (problem,) = wrong(job, old, new.format(job.parent))
+    assert told.format(job.parent) in problem
+
+
+@pytest.mark.parametrize("engine", ["spark", "local"])
+def test_another_checkpoint_is_to_be_apart_too(job: Path, engine: str) -> None:
+    text = job.read_text().replace('"5 seconds"', '"0 seconds"')
+    job.write_text(f'engine = "{engine}"\n{text}')
+    checked, inside = jobs.load(job), str(job.parent / "pairs" / "checkpoint")
+    run = partial(Resident, checked) if engine == "local" else partial(jobs.run, checked, None)  # type: ignore[arg-type]
+    with pytest.raises(JobError, match=r"contains .*pairs/checkpoint, the folder of checkpoint"):
+        run(checkpoint=inside)
 
 
 def test_defaults_that_are_no_table_are_told_beside_what_else_is_wrong(job: Path) -> None:

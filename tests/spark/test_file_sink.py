@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import appulse as ap
 from appulse.engines.spark.file_sink import FileSink
 from appulse.engines.spark.files import Folder
-from appulse.errors import StorageError
+from appulse.errors import BadArgument, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,3 +139,25 @@ def test_rows_that_the_driver_does_not_see_are_missed(spark: SparkSession, tmp_p
     with pytest.raises(StorageError, match=r"of the 40 rows of batch 1.*driver and executors share"):
         own.write(spark.range(40).repartition(4), 1, gone, lambda: 40)
     assert not list(folder.glob("batch-q-0000000001-*"))
+
+
+def test_queries_in_one_folder_keep_each_others_files(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(2):
+        for i, query in enumerate(("one", "other")):  # each by a new attempt
+            write(sink(tmp_path, query), spark.range(10 * i + number, 10 * i + number + 1), number)
+    assert numbers(spark, tmp_path) == [0, 1, 10, 11]
+
+
+def test_a_start_wants_folders_apart(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.readStream.schema("id long, t long, x double").parquet(str(tmp_path))
+    found = ap.self_join(ap.Stream(rows, key="id", time="t", value="x"), epsilon=1, probability=0.5, window=10)
+    out, elsewhere = f"{tmp_path}/out", f"{tmp_path}/cp"
+    for sinks, checkpoint, told in (
+        ([("parquet", {"path": out}), ("json", {"path": f"file://{out}/"})], elsewhere, "rejects: .* is the folder of"),
+        ([("delta", {"path": out}), ("json", {"path": f"{out}/bad"})], elsewhere, "rejects: .* lies in .* of sink"),
+        ([("parquet", {"path": out})], out, "sink: .* is the folder of checkpoint"),
+        ([lambda *_: None, ("json", {"path": out})], f"{out}/cp", "rejects: .* contains .* of checkpoint"),
+    ):
+        with pytest.raises(BadArgument, match=told):
+            ap.start(found, *sinks, checkpoint=checkpoint)
+    assert list(tmp_path.iterdir()) == []

@@ -72,7 +72,7 @@ def start(
     Arguments:
     * ``result``: what a call over streaming frames returned.
     * ``sink, rejects``: each a ``("format", {options})`` pair or a function of (batch frame, batch id). Files and JDBC
-      tables are written exactly once, functions and Kafka at least once.
+      tables are written exactly once, functions and Kafka at least once. Folders are apart, none inside another.
     * ``checkpoint``: the folder from which the query goes on when it is started again. On Spark Connect the client, the
       server and its executors reach it under this name, and sinks are written by the server; see docs/deployment.md.
     * ``partitions``: the number of tiles or buckets, in place of that of the call; a checkpoint's may change.

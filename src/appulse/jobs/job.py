@@ -30,6 +30,7 @@ from appulse.engines.sensors.call import SensorSettings, resolve_sensors
 from appulse.engines.sensors.phenomena import PhenomenaSettings, resolve_phenomena
 from appulse.engines.spark.failures import reading
 from appulse.errors import BadArgument, JobError, NotBuilt
+from appulse.jobs.apart import not_apart
 from appulse.jobs.fields import options_of
 from appulse.jobs.files import files_at
 from appulse.jobs.problems import Problem, problems_of
@@ -86,6 +87,11 @@ class Job:
         """Kinds and options of what sends alerts."""
         return [one.spark(self.place) for one in self.table.alerts]
 
+    def check_folders(self, checkpoint: str | None) -> None:
+        """Raise `JobError` where folders are not apart; ``checkpoint`` is in place of the job's."""
+        if problems := not_apart(self.table, self.place, checkpoint):
+            raise _refusal(self.file, problems)
+
     def missing(self) -> list[Problem]:
         """The sources that have no files yet, as far as this machine can tell."""
         table = self.table
@@ -106,9 +112,13 @@ def load(path: str | Path) -> Job:
     """Read and check a job file; all that is wrong with it is in the one `JobError`."""
     job, problems = _read(Path(path))
     if job is None or problems:
-        listed = "".join(f"\n  {problem}" for problem in problems)
-        raise JobError(f"{path} is no job that can run:{listed}")
+        raise _refusal(path, problems)
     return job
+
+
+def _refusal(path: str | Path, problems: Sequence[Problem]) -> JobError:
+    listed = "".join(f"\n  {problem}" for problem in problems)
+    return JobError(f"{path} is no job that can run:{listed}")
 
 
 def validate(path: str | Path) -> list[Problem]:
@@ -184,7 +194,7 @@ def _read(path: Path) -> tuple[Job | None, list[Problem]]:
         job = Job(path, JobTable.model_validate(given))
     except ValidationError as failure:
         return None, problems_of(failure, given)
-    return job, _againstfiles_at(job)
+    return job, not_apart(job.table, job.place) or _againstfiles_at(job)
 
 
 def _againstfiles_at(job: Job) -> list[Problem]:

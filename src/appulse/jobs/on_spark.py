@@ -41,6 +41,7 @@ def run(
     checkpoint = checkpoint or job.checkpoint
     if checkpoint is None:
         raise JobError(f'{job.file} names no checkpoint. Add checkpoint = "folder" to it, or give --checkpoint.')
+    job.check_folders(checkpoint)
     feeder = _feeder(job, checkpoint)
     played = {} if feeder is None else feeder.folders
     if feeder is not None and (once or drain):

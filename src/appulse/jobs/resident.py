@@ -72,6 +72,7 @@ class Resident:
     totals: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
+        self.job.check_folders(self.checkpoint)
         self.checkpoint = self.checkpoint or self.job.checkpoint
         self.call = by_hand(self.job)
         self.sources = sources_of(self.job)

@@ -21,6 +21,7 @@ from appulse.engines.spark.settings import on_connect
 from appulse.engines.spark.sinks import sink_of
 from appulse.engines.spark.tagged import REJECT
 from appulse.errors import BadArgument
+from appulse.model.folders import clashes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,6 +65,7 @@ def start(
     if drain and trigger not in (None, {"availableNow": True}):
         raise BadArgument(f"drain=True takes what is available now and ends; it goes with no trigger, not {trigger!r}.")
     _check_chain(known, outputs.rejects)
+    _check_folders(outputs, checkpoint)
     remote = on_connect(result.sparkSession)
     with writing(f"the checkpoint {checkpoint}"):
         place = Checkpoint(result.sparkSession, checkpoint)
@@ -147,6 +149,18 @@ def _check_chain(known: SparkResult, rejects: Any) -> None:
             "rejects= cannot have the rows that the calls before refuse, where the queries are a stream. Write the "
             "answers of these calls by a start of their own, and read them as a stream."
         )
+
+
+def _check_folders(outputs: Outputs, checkpoint: str) -> None:
+    """Raise `BadArgument` where the sink, the rejects and the checkpoint are not in folders apart."""
+    given = {"sink": outputs.sink, "rejects": outputs.rejects}
+    written = {name: str(one[1]["path"]) for name, one in given.items() if _has_path(one)}
+    for name, problem in clashes(written, {"checkpoint": checkpoint}):
+        raise BadArgument(f"{name}: {problem}")
+
+
+def _has_path(sink: Any) -> bool:
+    return isinstance(sink, tuple | list) and len(sink) == 2 and isinstance(sink[1], dict) and "path" in sink[1]
 
 
 def in_place(
