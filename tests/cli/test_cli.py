@@ -19,6 +19,7 @@ from appulse.cli import app
 from appulse.cli.console import errors_reported, span
 from appulse.cli.progress import batch_of
 from appulse.cli.running import interrupts, log_file, stderr_to, watch
+from appulse.engines.measured import count_read
 from appulse.errors import BadArgument, BadInput
 from appulse.lab.results import read_results
 from appulse.model.sizes import size
@@ -165,6 +166,25 @@ def test_a_batch_is_said_in_one_line() -> None:
         "batch 4 · 2013-01-01 00:00, 10.0 s behind · 1,000 rows in 2.0 s, 500 rows/s · "
         "7 answers · 1 rejects · state 12 rows, 3.5 kB"
     )
+
+
+def test_late_and_rejected_rows_of_all_calls_count() -> None:
+    first = {"answers": 40.0, "rejected": 30.0, "late": 25.0, "state_rows": 5.0, "newest": 9.0}
+    last = {"answers": 7.0, "rejected": 2.0, "late": 1.0, "state_rows": None}
+    batch = batch_of(progress(4, observedMetrics={"appulse 10": last, "appulse 9": first}))
+    assert batch is not None
+    assert batch.metrics == {"answers": 7.0, "rejected": 32.0, "late": 26.0}
+
+
+def test_rows_that_a_plan_reads_twice_count_once() -> None:
+    count_read("a query", 4, 600)
+    batch = batch_of(progress(4, id="a query"))
+    assert batch is not None
+    assert (batch.rows, batch.rows_per_second) == (600, 300.0)
+    end = {"description": "FileStreamSource[file:/checkpoint/appulse-end]", "numInputRows": 1}
+    ended = batch_of(progress(5, id="a query", sources=[end]))
+    assert ended is not None
+    assert ended.rows == 999
 
 
 def test_what_spark_does_not_tell_is_left_out() -> None:

@@ -9,6 +9,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import appulse as ap
+from appulse.cli.progress import batch_of
 from appulse.engines.spark.file_sink import FileSink
 from appulse.engines.spark.plans import observed_now
 from tests.helpers.streaming import files, read_stream, read_written
@@ -131,6 +132,9 @@ def test_later_batches_lose_no_reject(
     assert refused_times(tmp_path) == TIMES
     assert rejected(query)[:BATCHES] == [int(number in BAD) for number in range(BATCHES)]
     assert sum(rejected(query)) == len(BAD)
+    said = [batch for one in query.recentProgress if (batch := batch_of(one)) is not None]
+    assert [sum(of) for of in zip(*((one.rows, one.metrics["rejected"]) for one in said), strict=True)] == [9, len(BAD)]
+    assert [one.rows for one in said][:BATCHES] == [3] * BATCHES  # though the plan reads the source two or three times
     jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId))
     assert len(jobs) == len(query.recentProgress) + 1 + len(BAD)
 

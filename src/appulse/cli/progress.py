@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from appulse.cli.console import span
-from appulse.engines.results import names_of_metrics
+from appulse.engines.measured import figures_of, rows_read
 from appulse.model.sizes import size
 
 __all__ = ["Batch", "Totals", "batch_of"]
@@ -85,33 +85,19 @@ def batch_of(progress: Mapping[str, Any]) -> Batch | None:
     durations = progress.get("durationMs") or {}
     if "addBatch" not in durations:
         return None
+    rows, counted, rate = rows_read(progress), progress.get("numInputRows"), progress.get("processedRowsPerSecond")
+    figures = figures_of(progress) or {}
     newest = (progress.get("eventTime") or {}).get("max")
     return Batch(
         number=int(progress["batchId"]),
-        rows=int(progress.get("numInputRows") or 0) - _end_marks(progress),
+        rows=rows,
         seconds=float(durations.get("triggerExecution", durations["addBatch"])) / 1000,
-        rows_per_second=progress.get("processedRowsPerSecond"),
+        rows_per_second=rate * rows / counted if rate and counted else rate,
         newest=newest,
         # Numbers as times are seconds since 1970 to Spark: no clock on a wall, unless they are of our days.
         lag_seconds=_seconds(progress["timestamp"]) - _seconds(newest) if newest and newest >= "1971" else None,
-        metrics=_metrics(progress.get("observedMetrics") or {}),
+        metrics={name: float(value) for name, value in figures.items() if value is not None and name != "newest"},
     )
-
-
-def _end_marks(progress: Mapping[str, Any]) -> int:
-    """Rows that are none of the user's: by one in a folder of the checkpoint a drain says that the streams end."""
-    sources = [source for source in progress.get("sources") or () if "/appulse-end" in source["description"]]
-    return sum(int(source["numInputRows"]) for source in sources)
-
-
-def _metrics(observed: Mapping[str, Any]) -> dict[str, float]:
-    """The figures of the call whose answers leave the query: the last one."""
-    names = names_of_metrics(observed)
-    if not names:
-        return {}
-    given = observed[names[-1]]
-    given = given.asDict() if hasattr(given, "asDict") else given
-    return {name: float(value) for name, value in dict(given).items() if value is not None and name != "newest"}
 
 
 def _seconds(time: str) -> float:

@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 
 from appulse.engines.arriving import FEWEST_ROWS
+from appulse.engines.measured import count_read, report
 from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.daemon import ending_with_parent
 from appulse.engines.spark.failures import stoppable
 from appulse.engines.spark.lock import CheckpointLock
-from appulse.engines.spark.metrics import report
 from appulse.engines.spark.plans import observed_now
 from appulse.engines.spark.settings import on_connect
 from appulse.engines.spark.tagged import ANSWER, LEVELS, METRIC, METRICS, REJECT, rejects_frame
@@ -63,6 +63,7 @@ class BatchWriter:
     first_rejects: Sequence[tuple[pa.Table, T.StructType]]
     observed: Callable[[str], Counter[str] | None] | None
     newest: Callable[[str], int] | None = None  # of the rows of calls before, by the name of the query
+    read: Callable[[str], int | None] | None = None  # rows, where the plan reads sources twice; by the same name
     holder: str = ""  # who has the checkpoint, behind the process
     version: str = _OWN
     _run: _Run | None = field(default=None, init=False)
@@ -127,6 +128,8 @@ class _Run:
             ):
                 refused = self._refused(batch, number)
                 job.rejects.write(refused, number, lambda: True, refused.count)
+            if job.read is not None and (rows := job.read(self._query())) is not None:
+                count_read(self._query(), number, rows)
         finally:
             if self._kept:
                 batch.unpersist()

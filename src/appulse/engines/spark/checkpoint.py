@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from pyspark.errors import PySparkException
 
+from appulse.engines.measured import END
 from appulse.engines.spark.files import Folder
 from appulse.engines.spark.repartition import repartitioned, respread
 from appulse.engines.spark.tiling import BEGINNING, Tiling
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _NAME = "appulse.json"
 _NEWEST = "appulse-newest"
-_END = "appulse-end"
 # What is kept of a job, and what that is called. A later format reads all from `_OLDEST` on.
 _FORMAT, _OLDEST = 4, 3
 _MOST_LINES = 5
@@ -161,15 +161,15 @@ class Checkpoint:
     @property
     def end_folder(self) -> str:
         """Where the mark of the streams' end is put; a source of the query, so it is there from the first start."""
-        self._folder.make(_END)
-        return f"{self.path.rstrip('/')}/{_END}"
+        self._folder.make(END)
+        return f"{self.path.rstrip('/')}/{END}"
 
     def end(self) -> None:
         """Put the mark of the streams' end, with the newest time there was.
 
         Each under a name of its own: Spark reads no file twice, and an earlier drain may have failed after its mark.
         """
-        self._folder.write(f"{_END}/{uuid4().hex[:12]}.json", json.dumps({"newest": self.newest or 0}))
+        self._folder.write(f"{END}/{uuid4().hex[:12]}.json", json.dumps({"newest": self.newest or 0}))
 
     @property
     def newest(self) -> int | None:

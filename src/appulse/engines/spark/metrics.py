@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from appulse.engines.results import names_of_metrics
+from appulse.engines.measured import figures_of, rows_read
 from appulse.engines.spark.tagged import LEVELS, WAITING
 from appulse.errors import BadArgument
 
@@ -33,9 +33,6 @@ __all__ = ["Listening", "listen"]
 Metrics = dict[str, Any]
 Take = Callable[[Metrics], object]
 
-# Figures of micro-batches that Spark did not observe, by query and batch; nobody may listen.
-_REPORTED: dict[tuple[str, int], Metrics] = {}
-_MOST_REPORTED = 64
 _LAST_WORDS = 10_000  # milliseconds
 _LOG = logging.getLogger("appulse")
 
@@ -47,13 +44,6 @@ def listen(spark: SparkSession, on_batch: Take | None = None, prometheus: int | 
     if on_batch is not None and not callable(on_batch):
         raise BadArgument(f"on_batch={on_batch!r} is no function. Give one that takes the metrics of a batch, a dict.")
     return Listening(spark, on_batch, None if prometheus is None else _page(prometheus))
-
-
-def report(query: str, batch: int, figures: Metrics) -> None:
-    """The figures of a micro-batch that is made in `foreachBatch`, where Spark observes nothing; soon asked for."""
-    _REPORTED[query, batch] = figures
-    while len(_REPORTED) > _MOST_REPORTED:
-        del _REPORTED[next(iter(_REPORTED))]
 
 
 def _page(place: int | str) -> Page:
@@ -143,14 +133,7 @@ class _Listener(StreamingQueryListener):
 
 def _metrics(progress: StreamingQueryProgress) -> Metrics | None:
     """The figures of a micro-batch; None if there was none, or it was no query of ours."""
-    observed = progress.observedMetrics or {}
-    if names := names_of_metrics(observed):
-        *before, last = [observed[name].asDict() for name in names]
-        found: Metrics | None = last
-        for figures in before:  # of the calls before, what did not reach the last one
-            last |= {what: (last[what] or 0) + (figures[what] or 0) for what in ("late", "rejected")}
-    else:
-        found = _REPORTED.get((str(progress.id), progress.batchId))
+    found = figures_of(progress)
     if found is None or "addBatch" not in progress.durationMs:
         return None
     figures = {name: _plain(name, value) for name, value in found.items()}
@@ -159,7 +142,7 @@ def _metrics(progress: StreamingQueryProgress) -> Metrics | None:
         "name": progress.name,
         "batch_id": progress.batchId,
         "timestamp": progress.timestamp,
-        "input_rows": progress.numInputRows,
+        "input_rows": rows_read(progress),
         "batch_seconds": progress.batchDuration / 1000,
         **_waiting(progress.sources),
         **{name: value for name, value in figures.items() if value is not None and name != "newest"},

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
+from appulse.engines.measured import END
 from appulse.engines.results import names_of_metrics
 from appulse.errors import BadArgument, SessionError
 from appulse.model.streaming import HIDDEN, is_connect, sent
@@ -73,6 +74,38 @@ def observed_now(spark: SparkSession, query: str, names: Sequence[str]) -> dict[
     streams: Any = spark._jsparkSession.streams()  # noqa: SLF001 - see above
     observed = streams.get(query).streamingQuery().lastExecution().observedMetrics()
     return {name: json.loads(observed.apply(name).json()) for name in names if observed.contains(name)}
+
+
+def rows_read_now(spark: SparkSession, query: str) -> int | None:
+    """How many rows the sources gave the micro-batch that a running query is at, which has ended but for its report.
+
+    Spark counts those of a source as often as the plan reads it; here they are once. None where the plan that was
+    carried out does not show each source.
+    """
+    stream: Any = spark._jsparkSession.streams().get(query).streamingQuery()  # noqa: SLF001 - see above
+    last = stream.lastExecution()
+    sources, given = (_items(plan.collectLeaves()) for plan in (stream.logicalPlan(), last.logical()))
+    if len(sources) != len(given):
+        return None
+    # A source has the same columns wherever it is read.
+    wanted = {
+        _first_column(rows)
+        for source, rows in zip(sources, given, strict=True)
+        if source.isStreaming() and f"/{END}" not in source.toString()
+    }
+    found: dict[int | None, int] = {}
+    for leaf in _items(last.executedPlan().collectLeaves()):
+        link = leaf.logicalLink()
+        column = _first_column(link.get()) if link.isDefined() else None
+        count = leaf.metrics().get("numOutputRows")
+        if column in wanted and count.isDefined():
+            found[column] = max(found.get(column, 0), int(count.get().value()))
+    return sum(found.values()) if found.keys() == wanted and None not in wanted else None
+
+
+def _first_column(plan: Any) -> int | None:
+    columns = plan.output()
+    return None if columns.isEmpty() else int(columns.head().exprId().id())
 
 
 def aliases(frame: DataFrame, wanted: Callable[[str], bool]) -> list[str]:

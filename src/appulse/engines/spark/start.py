@@ -16,6 +16,7 @@ from appulse.engines.spark.batch_writer import PATIENCE, BatchWriter, observed_f
 from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.failures import Query, spark_errors, writing
 from appulse.engines.spark.lock import CheckpointLock
+from appulse.engines.spark.plans import rows_read_now
 from appulse.engines.spark.results import SparkResult, own_result
 from appulse.engines.spark.settings import on_connect
 from appulse.engines.spark.sinks import sink_of
@@ -125,6 +126,7 @@ def _planned(
         newest=partial(observed_newest, spark, [one.name for one in known.calls])
         if known.calls and not remote
         else None,
+        read=partial(rows_read_now, spark) if before and not remote else None,
         holder=f", for session {spark.session_id} of Spark Connect" if remote else "",
     )
     return known, known.rows.writeStream.foreachBatch(write).option("checkpointLocation", place.path)
