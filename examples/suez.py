@@ -59,8 +59,8 @@ def main() -> None:
         )
     draw(rows, standing, regions, new(events), asked.picture)
     asked.page.parent.mkdir(parents=True, exist_ok=True)
-    texts = {"title": "Where ships stand around the Suez Canal", "unit": "m", "value_unit": "", "note": ""}
-    page = phenomena_page(events, readings.drop(columns="ships"), cells, place=PLACE, **texts)
+    title = "Where ships stand around the Suez Canal"
+    page = phenomena_page(events, readings.drop(columns="ships"), cells, place=PLACE, title=title)
     asked.page.write_text(page, encoding="utf-8")
     print(f"The picture: {asked.picture}\nThe page: {asked.page}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyproj
@@ -69,7 +71,9 @@ def test_places_are_where_another_library_has_them(middle: tuple[float, float]) 
 
 def test_a_page_takes_degrees() -> None:
     events, readings, locations = field((39.0, -96.0))
-    assert "km east" in phenomena_page(events, readings, locations, place=PLACE, time="t")
+    page = phenomena_page(events, readings, locations, place=PLACE, time="t", unit="m")
+    assert "km east" in page
+    assert re.search(r">\d+ km</text>", page)  # the scale
     with pytest.raises(BadArgument, match="The locations have no column 'latitude'"):
         phenomena_page(events, readings, locations, place=ap.Position("latitude", "lon"))
     with pytest.raises(BadArgument, match="takes columns of latitude and longitude"):

@@ -59,14 +59,14 @@ def phenomena_page(
     left out where there is one choice. Phenomena are identified by their ``value``, by its bin if ``resolution`` gives
     the width of bins, or by ``labels``, texts by value. ``unit`` is that of the locations and ``value_unit`` that of
     the values, as text. With ``place``, as `appulse.phenomena` was given it, locations are degrees, and the map is
-    flat: in kilometres around the middle of all sensors (azimuthal equidistant). At most ``frames`` moments are shown,
-    the 500 largest phenomena, and 4,000 events; the page reports what is left out. Raises `BadArgument` where columns
-    are missing.
+    flat: in kilometres, whatever ``unit`` is, around the middle of all sensors (azimuthal equidistant). At most
+    ``frames`` moments are shown, the 500 largest phenomena, and 4,000 events; the page reports what is left out. Raises
+    `BadArgument` where columns are missing.
     """
     tables = [as_table(frame) for frame in (events, readings, locations)]
     if place is not None:
         tables[0], tables[2] = flattened(tables[0], tables[2], place)
-        unit = unit or "km"
+        unit = "km"
     columns = columns_of(tables[1], tables[2], sensor, time, value)
     sites = sites_of(tables[2], columns.sensor)
     known = readings_of(tables[1], columns, sites)
