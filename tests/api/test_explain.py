@@ -159,6 +159,9 @@ def test_the_answers_of_whole_tables_are_counted() -> None:
         assert "microseconds" not in text
         assert " 0 candidates" not in text
     assert "index of 'left': cells in order" in str(ap.explain(results[0]))
+    trees = str(ap.explain(results[-1]))
+    assert "index: a tree of the right rows" in trees
+    assert "bounds: " not in trees
 
 
 def test_spark_tells_of_its_tiles(spark: SparkSession) -> None:

@@ -39,6 +39,7 @@ _BY_COST = (
     "by cost, push by push: a scan of small windows, a grid of large ones; samples on a line by columns, or as sorted "
     "runs (Sort-Match), where that costs less than judging pairs"
 )
+_TREES = "index: a tree of the right rows of each group, in which each left row looks for its nearest"
 _DEPENDENT = (
     "Stream {name!r} is the output of a join: answers that share a row are not independent of each other, and what "
     "follows takes them to be. It is exact only where no two answers that meet here share a row; means of sums and "
@@ -260,8 +261,11 @@ def _join(call: JoinCall, tiles: int | None) -> Iterator[str]:
             if (plan.rule.method == 0)
             else "membership: by an approximation"
         )
-    yield f"index: {_BY_COST if plan.index == 'auto' else plan.index}"
-    yield f"bounds: {', '.join(sorted(plan.bounds)) or 'none'}"
+    if plan.by_means and not call.encodings[0].kept_apart:
+        yield _TREES
+    else:
+        yield f"index: {_BY_COST if plan.index == 'auto' else plan.index}"
+        yield f"bounds: {', '.join(sorted(plan.bounds)) or 'none'}"
     if call.observed is not None:
         yield from _observed(call.observed)
     if tiles is not None:
