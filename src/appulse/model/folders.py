@@ -17,6 +17,10 @@ _PATTERN = re.compile(r"[*?\[]")
 _MANY = re.compile(r"\*\*$|.*[{}]")
 
 
+# Folders that readers of files pass over.
+_HIDDEN = ("_", ".")
+
+
 class Clash(NamedTuple):
     """A folder, by its name, that is not apart from another one, and what is wrong with that."""
 
@@ -33,7 +37,7 @@ def clashes(written: dict[str, str], others: dict[str, str]) -> list[Clash]:
     """Which folders that are ``written``, by their names, are, lie in or contain another of them, or of the ``others``.
 
     Paths are compared as they are on this machine, through links; those of a store by their names. One of the others
-    may be a pattern, as Spark has them.
+    may be a pattern, as Spark has them. What lies in a folder named ``_checkpoint`` or ``.checkpoint`` is hidden there.
     """
     pairs = [(other, one) for one, other in combinations(written, 2)] + list(product(written, others))
     known = {name: _folder(path) for name, path in (written | others).items()}
@@ -62,7 +66,11 @@ def _related(mine: _Folder, other: _Folder) -> str | None:
         return None
     if mine.parts == other.parts:
         return "is"
-    return "lies in" if len(mine.parts) >= len(fixed) else "contains"
+    inside = len(mine.parts) >= len(fixed)
+    below = mine.parts[len(fixed) :] if inside else other.parts[len(mine.parts) :]
+    if below and below[0].startswith(_HIDDEN):
+        return None
+    return "lies in" if inside else "contains"
 
 
 def _alike(name: str, other: str) -> bool:
