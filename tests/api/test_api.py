@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
+import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -836,3 +838,11 @@ def test_the_number_of_dimensions_is_that_of_the_first_rows() -> None:
     assert len(join.push(left=two.slice(0, 0), right=two)) == 0
     assert len(join.push(left=pa.concat_tables([one, two]))) == 1
     assert join.rejects()["reason"].to_pylist() == ["wrong dimension"]
+
+
+def test_a_call_by_hand_says_that_it_cannot_be_pickled() -> None:
+    call = ap.SimilarityJoin(ap.Stream(None, key="id", time="t", value="x"), epsilon=1, probability=0.5, window=1)
+    for copied in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match=r"SimilarityJoin holds the state of its rows, and cannot be pickled"):
+            copied(call)
+    assert not copy.copy(call).started

@@ -7,7 +7,7 @@ from dataclasses import replace
 from html import escape
 from inspect import signature
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NoReturn, Self, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -197,6 +197,12 @@ class ByHand(Generic[Engine]):
         other = object.__new__(type(self))
         vars(other).update(vars(self) | self._unpushed())
         return other
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"A {type(self).__name__} holds the state of its rows, and cannot be pickled or deeply copied. copy.copy() "
+            "makes the same call anew; state outlives a process in the checkpoint of a job or of ap.start()."
+        )
 
     def _unpushed(self) -> dict[str, Any]:
         """What changes as rows are pushed, as it was before."""
