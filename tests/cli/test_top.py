@@ -53,6 +53,14 @@ def test_figures_of_a_run_are_those_of_its_batches(tmp_path: Path) -> None:
     assert 0 <= known["seconds_ago"] < 60
 
 
+def test_a_new_checkpoint_of_the_same_name_begins_anew(tmp_path: Path) -> None:
+    written(tmp_path)
+    tail = Tail(written(tmp_path, 3))  # the checkpoint was removed
+    assert (tail.look().count, tail.run.sums["answers"]) == (3, 90)
+    written(tmp_path, 2)
+    assert (tail.look().count, tail.run.sums["answers"]) == (2, 60)
+
+
 def test_the_view_has_the_figures(tmp_path: Path) -> None:
     written(tmp_path)
     done = call("top", tmp_path / "checkpoint", "--once")

@@ -18,6 +18,7 @@ import appulse as ap
 from appulse.cli import app
 from appulse.connect import compacting
 from appulse.connect.compacting import Compacted, compact
+from appulse.connect.sinks import FolderSink
 from appulse.engines.spark.file_sink import FileSink
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def test_rows_are_the_same_and_the_job_goes_on(spark: SparkSession, folder: Path
     write(spark, folder, 6)
     assert ids(folder) == list(range(70))
     ran = CliRunner().invoke(app, ["compact", str(folder), "--json"])
-    assert json.loads(ran.stdout) == {"files": 3, "into": 1, "rows": 60}
+    assert json.loads(ran.stdout) == {"files": 3, "into": 1, "rows": 60, "unknown": 0}
     assert ids(folder) == list(range(70))
 
 
@@ -219,3 +220,40 @@ def test_what_cannot_be_merged_says_so(folder: Path, tmp_path: Path) -> None:
     next(folder.glob("batch-q-0000000001*")).write_bytes(b"no parquet")
     with pytest.raises(ap.StorageError, match="could not be compacted"):
         compact(folder, _ALL)
+
+
+def test_files_of_a_job_in_process_are_merged_too(tmp_path: Path) -> None:
+    def sink() -> FolderSink:
+        return FolderSink("parquet", str(tmp_path), "0a1b2c3d")
+
+    def there() -> list[int]:
+        return sorted(ds.dataset(tmp_path, exclude_invalid_files=True).to_table()["id"].to_pylist())
+
+    own = sink()
+    for number in range(6):
+        own.write(number, pa.table({"id": [number]}))
+    FolderSink("parquet", str(tmp_path), "ffffffff").write(0, pa.table({"id": [6]}))
+    pq.write_table(pa.table({"id": [7]}), tmp_path / "other.parquet")
+    assert compact(tmp_path, _ALL) == (5, 1, 5, 1)
+    assert there() == list(range(8))
+    sink().write(5, pa.table({"id": [5]}))  # as after a crash
+    sink().write(6, pa.table({"id": [8]}))
+    assert compact(tmp_path, _ALL) == (2, 1, 6, 1)
+    assert there() == list(range(9))
+    with pytest.raises(ap.StorageError, match="goes on from write 5, and batch-0a1b2c3d-0000000005-compacted-0000"):
+        sink().write(5, pa.table({"id": [5]}))
+
+
+def test_files_of_nobody_are_said(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [7]}), tmp_path / "other.parquet")
+    done = CliRunner().invoke(app, ["compact", str(tmp_path)])
+    assert "1 Parquet files stay" in done.stdout
+    asked = CliRunner().invoke(app, ["compact", str(tmp_path), "--json"])
+    assert json.loads(asked.stdout) == {"files": 0, "into": 0, "rows": 0, "unknown": 1}
+
+
+@pytest.mark.parametrize("command", ["compact", "report"])
+def test_errors_beside_json_go_to_stderr(tmp_path: Path, command: str) -> None:
+    done = CliRunner().invoke(app, [command, str(tmp_path / "none"), "--json"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "Error:" in done.stderr

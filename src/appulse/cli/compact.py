@@ -20,8 +20,11 @@ def compact(
     *,
     json: Annotated[bool, typer.Option("--json", help="How many files became how many, as JSON.")] = False,
 ) -> None:
-    """Merge small files of a Parquet sink, also while its job runs; see docs/deployment.md."""
-    console = Console(highlight=False, soft_wrap=True)
+    """Merge small files of a Parquet sink, also while its job runs, but not where a streaming query reads the folder.
+
+    A stream of files takes merged ones for new, and reads their rows again; see docs/deployment.md.
+    """
+    console = Console(stderr=json, highlight=False, soft_wrap=True)
     with errors_reported(console):
         from appulse.connect.compacting import compact as merge
 
@@ -30,3 +33,10 @@ def compact(
         typer.echo(js.dumps(done._asdict()))
         return
     console.print(f"{done.files:,} files with {done.rows:,} rows are {done.into:,} now: {folder}", markup=False)
+    if done.files:
+        console.print("A streaming query that reads this folder, also one that is stopped, gets their rows again.")
+    if done.unknown:
+        console.print(
+            f"{done.unknown:,} Parquet files stay: they are of no sink of appulse, or _appulse_staging is not there. "
+            "Merge a copy of them by a batch query, spark.read and write."
+        )

@@ -79,7 +79,7 @@ class Run:
 
 
 class Tail:
-    """A file of progress as it grows."""
+    """A file of progress as it grows; what came before the latest micro-batch 0 is of a checkpoint that has gone."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._at, self._inode = file, 0, -1
@@ -104,6 +104,8 @@ class Tail:
                 datetime.fromisoformat(found["at"])
             except (ValueError, KeyError, TypeError):
                 continue  # cut off by a crash
+            if found.get("batch") == 0:  # the first of a checkpoint, which may be a new one under the same name
+                self.run = Run(self.run.name)
             self.run.add(found)
         return self.run
 

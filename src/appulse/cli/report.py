@@ -51,7 +51,7 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="The page's path and size as JSON.")] = False,
 ) -> None:
     """Write a self-contained HTML page of phenomena, encounters, visits to fences, or of a similarity join's run."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(stderr=json, highlight=False, soft_wrap=True)
     with errors_reported(console):
         from appulse.report.directory import Shown, page_file
         from appulse.report.directory import report as page_of

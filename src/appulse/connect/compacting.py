@@ -2,7 +2,8 @@
 
 A merged file is written aside, with a journal of the files that it replaces. Then it is put in place, and they are
 removed. A run that broke off in between is finished by the next one. The latest batch of each query is left alone: an
-attempt after a crash replaces its files.
+attempt after a crash replaces its files. A job in process writes one file a batch, without a manifest, and after a
+crash writes its last one again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import os
 import re
 from contextlib import contextmanager
 from itertools import chain, count, groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -22,21 +22,23 @@ from appulse.errors import BadArgument, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 __all__ = ["Compacted", "compact"]
 
 _STAGING, _ASIDE, _LOCK = "_appulse_staging", "_appulse_compact", "lock"
 _MANIFEST = re.compile(r"batch-(?P<query>.+)-(?P<number>\d{10})\.files")
-_FILE = re.compile(r"batch-(?P<query>.+?)-(?P<last>\d{10})-(compacted-(?P<first>\d{10})(-\d+)?|.*)\.parquet")
+_FILE = re.compile(r"batch-(?P<query>.+?)-(?P<last>\d{10})(?P<rest>-(compacted-(?P<first>\d{10})(-\d+)?|.*))?\.parquet")
 _ROWS = 500_000  # of a row group, at least
 
 
 class Compacted(NamedTuple):
-    """What a run made of a folder: files that it merged, and files that hold their rows now."""
+    """What a run made of a folder: files that it merged, files that hold their rows now, and Parquet files unknown."""
 
     files: int
     into: int
     rows: int
+    unknown: int = 0
 
 
 class _File(NamedTuple):
@@ -80,14 +82,15 @@ def _finish(folder: Path, aside: Path) -> None:
 
 def _merged(folder: Path, aside: Path, size: int) -> Compacted:
     files = into = rows = 0
-    for group in _groups(_settled(folder), size):
+    settled, unknown = _settled(folder)
+    for group in _groups(settled, size):
         name = _name(folder, group)
         rows += _write([file.path for file in group], aside / name)
         journal = aside / f"{name}.files"
         _keep(journal, "\n".join(file.path.name for file in group))
         _swap(folder, journal, place=True)
         files, into = files + len(group), into + 1
-    return Compacted(files, into, rows)
+    return Compacted(files, into, rows, unknown)
 
 
 def _name(folder: Path, group: Sequence[_File]) -> str:
@@ -98,23 +101,28 @@ def _name(folder: Path, group: Sequence[_File]) -> str:
     return next(free for free in names if not (folder / free).exists())
 
 
-def _settled(folder: Path) -> list[_File]:
-    """Files of batches before the latest of their query, in the order of batches.
+def _settled(folder: Path) -> tuple[list[_File], int]:
+    """Files of batches before the latest of their query, in the order of batches; how many are of no known query.
 
-    Manifests are those of the latest batch that was written, and of one begun after it.
+    Manifests are those of the latest batch that was written, and of one begun after it. A job in process has none: its
+    latest batch is its last file.
     """
     manifests = [named for path in (folder / _STAGING).glob("*.files") if (named := _MANIFEST.fullmatch(path.name))]
     latest: dict[str, int] = {}
     for named in manifests:
         number = int(named["number"])
         latest[named["query"]] = min(number, latest.get(named["query"], number))
+    there = [entry.name for entry in os.scandir(folder) if re.fullmatch(r"[^_.].*\.parquet", entry.name)]
+    files = [named for name in there if (named := _FILE.fullmatch(name))]
+    for named in files:
+        if named["rest"] is None:
+            latest[named["query"]] = max(int(named["last"]), latest.get(named["query"], 0))
     found = []
-    for entry in os.scandir(folder):
-        if (named := _FILE.fullmatch(entry.name)) and int(named["last"]) < latest.get(named["query"], 0):
-            last = int(named["last"])
-            first = last if named["first"] is None else int(named["first"])
-            found.append(_File(named["query"], last, Path(entry.path), first, entry.stat().st_size))
-    return sorted(found)
+    for named in files:
+        if (last := int(named["last"])) < latest.get(named["query"], 0):
+            path, first = folder / named.string, last if named["first"] is None else int(named["first"])
+            found.append(_File(named["query"], last, path, first, path.stat().st_size))
+    return sorted(found), len(there) - sum(named["query"] in latest for named in files)
 
 
 def _groups(files: Sequence[_File], size: int) -> Iterator[list[_File]]:

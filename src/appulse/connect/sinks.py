@@ -41,6 +41,7 @@ class FolderSink:
 
     def __init__(self, kind: str, path: str, run: str, options: Mapping[str, Any] | None = None) -> None:
         self._kind, self._folder, self._run = kind, Path(path), run
+        self._looked = False  # for merged files
         self._header = str((options or {}).get("header", "")).lower() == "true"
 
     def write(self, number: int, rows: pa.Table) -> None:
@@ -49,6 +50,7 @@ class FolderSink:
         hidden = self._folder / f".{name}"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            self._check_compacted(number)
             with hidden.open("wb") as file:
                 _WRITERS[self._kind](rows, file, self._header)
                 file.flush()
@@ -56,6 +58,18 @@ class FolderSink:
             hidden.replace(self._folder / name)
         except (OSError, pa.ArrowException) as error:
             raise StorageError(f"The sink {self._folder} cannot be written: {error}") from error
+
+    def _check_compacted(self, number: int) -> None:
+        """Raise where a merged file has what is to be written again, as after a checkpoint was restored from a copy."""
+        if self._looked:
+            return
+        for file in self._folder.glob(f"batch-{self._run}-*-compacted-*.{self._kind}"):
+            if int(file.name.removeprefix(f"batch-{self._run}-")[:10]) >= number:
+                raise StorageError(
+                    f"The checkpoint goes on from write {number}, and {file.name} in {self._folder} has that and later "
+                    "ones. Go on from the newest copy of the checkpoint, or with a new one in a new folder."
+                )
+        self._looked = True
 
     def close(self) -> None:
         """Each file is closed when it is written."""
