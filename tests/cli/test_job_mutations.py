@@ -59,7 +59,9 @@ JOBS: dict[str, Job] = {
     "count": {"sources": {"near": SAMPLES, "far": BALL}, "similarity_join": JOIN | {"window": {"count": 5}}},
     "self_join": {"sources": {"near": EXACT}, "self_join": JOIN | {"different": "room", "emit": "changes"}},
     "text": {
-        "sources": {"near": EXACT | {"format": "csv", "path": "table.csv", "schema": "id INT, at LONG, a DOUBLE"}},
+        "sources": {
+            "near": EXACT | {"format": "csv", "path": "table.csv", "schema": "id INT, at LONG, a DOUBLE, b DOUBLE"}
+        },
         "self_join": JOIN,
         "prepare": "python prepare.py",
     },

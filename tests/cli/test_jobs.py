@@ -141,6 +141,45 @@ def test_folders_that_are_not_apart_are_told(job: Path, engine: str, old: str, n
     assert told.format(job.parent) in problem
 
 
+@pytest.mark.parametrize(
+    ("engine", "old", "new", "told"),
+    [
+        ("spark", 'path = "near"', 'path = "near"\nschema = "id long, time long, x double"', "has no column 'y'"),
+        (
+            "local",
+            'path = "near"',
+            'path = "near"\nschema = "id long, time DECIMALL(10, 2)"',
+            "near.schema: columns can",
+        ),
+        ("spark", 'path = "near"', 'path = "near"\nschema = "id long, time DECIMALL(10, 2)"', ""),  # Spark says so
+        ("spark", 'path = "near"', 'path = "s3a://b/near"\nschema = "id long"', ""),  # may be in folders day=1
+        (
+            "spark",
+            "[rejects]",
+            "[[alerts]]\n{0}only={{ left_kye = 1 }}\n[rejects]",
+            "alerts.0.only: only= names 'left_k",
+        ),
+        ("local", "[rejects]", "[[alerts]]\n{0}only={{ left_kye = 1 }}\n[rejects]", "Did you mean 'left_key'?"),
+        ("spark", "[rejects]", "[[alerts]]\n{0}only={{ left_key = 1 }}\n[rejects]", ""),
+        (
+            "spark",
+            'model = "Gaussian"',
+            'model = "Incomplete"',
+            "imputer: The imputer of stream 'near' lets a row",
+        ),
+        ("local", 'model = "Gaussian"', 'model = "Incomplete"', ""),
+    ],
+)
+def test_what_the_file_shows_is_told_before_a_run(job: Path, engine: str, old: str, new: str, told: str) -> None:
+    text = job.read_text().replace(old, new.format('format = "webhook"\nurl = "http://x"\n'), 1)
+    if "Incomplete" in new:
+        text += '[imputer]\nkind = "LastValueImputer"\n'
+    job.write_text(f'engine = "{engine}"\n{text}')
+    problems = "; ".join(map(str, jobs.validate(job)))
+    assert told in problems
+    assert bool(told) == bool(problems), problems
+
+
 @pytest.mark.parametrize("engine", ["spark", "local"])
 def test_another_checkpoint_is_to_be_apart_too(job: Path, engine: str) -> None:
     text = job.read_text().replace('"5 seconds"', '"0 seconds"')

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from appulse.cli import app
-from appulse.errors import BadArgument, StateLimit
+from appulse.errors import JobError, StateLimit
 from appulse.jobs.limits import bytes_of
 from tests.engines.test_alerts import hook
 
@@ -177,8 +177,8 @@ def test_a_job_in_process_posts_its_answers(job: Path) -> None:
         Resident(load(job)).run(drain=True)
         assert set(server.taken) == ids  # the same ones again
     job.write_text(job.read_text().replace("left_key", "lift_key"))
-    with pytest.raises(BadArgument, match="only= names 'lift_key'"):
-        Resident(load(job)).run(drain=True)
+    with pytest.raises(JobError, match="only= names 'lift_key'"):  # before it runs
+        load(job)
 
 
 def test_a_job_that_serves_is_planned_in_process_and_not_started_beyond_its_limits(job: Path) -> None:

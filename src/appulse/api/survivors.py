@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from appulse.api.calls import answers_of, schemas_of
 from appulse.api.results import is_spark, kept, remember
-from appulse.engines.filling import local_stage
+from appulse.engines.filling import local_stage, refuse_endless
 from appulse.engines.options import CallSettings
 from appulse.engines.surviving import bucket_of, resolve_surviving, survivor
-from appulse.errors import BadArgument
 from appulse.model.defects import concat_rejects
 from appulse.model.stream import stream_names
 from appulse.model.streaming import is_streaming
@@ -108,11 +107,8 @@ def _on_spark(
         fill = fills.get(str(stream.name))
         chained = is_streaming(frame)
         if fill is not None:
-            if chained and fill.wait is None:
-                raise BadArgument(
-                    f"The imputer of stream {stream.name!r} lets a row wait for any time, and in a streaming query the "
-                    "call behind it has to know for how long. Give wait= to the imputer, such as wait='1 hour'."
-                )
+            if chained:
+                refuse_endless(stream.name, fill.wait)
             frame = filled_around_frame(stream, fill, settings)
         else:
             frame = spark_grouped(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from appulse.errors import BadArgument, nearest
+from appulse.engines.alerts import check_only
+from appulse.errors import BadArgument
 from appulse.model.defects import as_json
 
 if TYPE_CHECKING:
@@ -41,10 +42,7 @@ class Alerting:
 
 def chosen(rows: pa.Table, only: Mapping[str, Sequence[Any]]) -> pa.Table:
     """The rows with certain values of columns."""
-    for name, values in only.items():
-        if name not in rows.column_names:
-            known = rows.column_names
-            raise BadArgument(f"only= names {name!r}, which is no column of the answers.{nearest(name, known)}")
+    for name, values in check_only(only, rows.column_names).items():
         try:
             wanted = pa.array(values, rows.schema.field(name).type)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:

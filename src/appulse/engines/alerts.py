@@ -8,7 +8,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -205,6 +205,16 @@ class Webhook:
         except (URLError, HTTPException, OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             return None, f"{type(error).__name__}: {reason}".replace(self.url, self.target), None
+
+
+def check_only(given: Any, known: Sequence[str]) -> dict[str, Sequence[Any]]:
+    """The values of columns that make an answer an alert; raises `BadArgument` for other columns than the known."""
+    if not isinstance(given, Mapping):
+        raise BadArgument(f"only={given!r}: give a mapping of columns to values, such as {{'event': ['enter']}}.")
+    for name in given:
+        if name not in known:
+            raise BadArgument(f"only= names {name!r}, which is no column of the answers.{nearest(name, known)}")
+    return {name: value if isinstance(value, list | tuple) else [value] for name, value in given.items()}
 
 
 def from_environment(value: Any, what: str) -> str:

@@ -47,6 +47,15 @@ if TYPE_CHECKING:
 _ADDED = (SAMPLES, WEIGHTS, FILLED_BY)
 
 
+def refuse_endless(name: str | None, wait: int | None) -> None:
+    """Raise `BadArgument` for an imputer that lets rows wait for ever, in a streaming query with a call behind it."""
+    if wait is None:
+        raise BadArgument(
+            f"The imputer of stream {name!r} lets a row wait for any time, and in a streaming query the call behind it "
+            "has to know for how long. Give wait= to the imputer, such as wait='1 hour'."
+        )
+
+
 class Around(Fill, Protocol):
     """A fill by the rows around that reports when later rows change nothing."""
 

@@ -93,6 +93,11 @@ class ImputerTable(Table):
             raise ValueError("give rules, a file as `appulse discover --out` writes it, or [[imputer.dependency]].")
         return self
 
+    @property
+    def waits(self) -> bool:
+        """Whether it lets rows wait for those around them."""
+        return self.kind in _AROUND
+
     def rules_at(self, place: Callable[[str], str]) -> list[DifferentialDependency]:
         """The rules, those of a file from where ``place`` says it is; raises `BadArgument`."""
         return [one.build() for one in self.dependency] if self.rules is None else from_toml(Path(place(self.rules)))

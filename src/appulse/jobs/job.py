@@ -16,8 +16,10 @@ from pydantic import ValidationError
 
 from appulse import api
 from appulse.engines.aggregates.call import resolve_unseen
+from appulse.engines.alerts import check_only
 from appulse.engines.encounters.call import EncounterSettings, resolve_encounters
 from appulse.engines.fences.call import FenceSettings, resolve_fences
+from appulse.engines.filling import refuse_endless
 from appulse.engines.join.assign import AssignSettings, resolve_assign
 from appulse.engines.join.call import JoinSettings, resolve
 from appulse.engines.join.nearest import NearestSettings, resolve_nearest
@@ -36,7 +38,9 @@ from appulse.jobs.files import files_at
 from appulse.jobs.problems import Problem, problems_of
 from appulse.jobs.sources import NAMELESS, DataTable, FilesTable, MqttTable, ReplayTable, TopicsTable
 from appulse.jobs.tables import JobTable
+from appulse.model.ddl import columns_of
 from appulse.model.defects import NEVER_TRUE
+from appulse.model.times import duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -209,18 +213,63 @@ def _againstfiles_at(job: Job) -> list[Problem]:
         return [Problem("imputer" if table.imputer is not None else "imputers", str(problem))]
     schemas = []
     for name, source in table.sources.items():
-        if getattr(source, "schema_", None) is not None or f"sources.{name}" not in known:
+        schema, wrong = _given_columns(job, name, source)
+        if wrong is not None:
+            return [wrong]
+        if schema is None and getattr(source, "schema_", None) is None:
+            schema = known.get(f"sources.{name}")
+        if schema is None:
             return []
-        schemas.append(known[f"sources.{name}"])
+        schemas.append(schema)
     streams = table.streams()
     try:
-        return _check_operator(job, streams, schemas, fills)
+        problems, call = _check_operator(job, streams, schemas, fills)
+        if call is not None:
+            problems += _check_alerts(table, call.answer_schema.names)
     except BadArgument as problem:
         return [Problem("", str(problem))]
+    return problems
 
 
-def _check_operator(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Schema], fills: Any) -> list[Problem]:
-    """What is wrong with the one operator of a job, over these columns; raises `BadArgument`, too."""
+def _given_columns(job: Job, name: str, source: Any) -> tuple[pa.Schema | None, Problem | None]:
+    """The columns that a source is said to have, if these are all; what is wrong where a job in process reads them."""
+    text, local = getattr(source, "schema_", None), job.table.engine == "local"
+    if text is None or (isinstance(source, TopicsTable) and source.message != "json"):
+        return None, None
+    try:
+        found = columns_of(text)
+    except BadArgument as problem:  # Spark knows more types
+        return None, Problem(f"sources.{name}.schema", str(problem)) if local else None
+    whole = isinstance(source, FilesTable) and source.format != "delta" and not _in_parts(job.place(source.path))
+    return found if whole else None, None
+
+
+def _in_parts(path: str) -> bool:
+    """Whether names of folders may be columns, too, as in ``day=1/``."""
+    place = Path(path)
+    try:
+        return "://" in path or "=" in path or (place.is_dir() and any(one.is_dir() for one in place.iterdir()))
+    except OSError:
+        return True
+
+
+def _check_alerts(table: JobTable, columns: Sequence[str]) -> list[Problem]:
+    """Columns that alerts name and answers lack; where rows are withdrawn or filled, answers may have more."""
+    if table.filling or any(source.change is not None for source in table.sources.values()):
+        return []
+    problems = []
+    for i, alert in enumerate(table.alerts):
+        try:
+            check_only(alert.only, columns)
+        except BadArgument as problem:
+            problems.append(Problem(f"alerts.{i}.only", str(problem)))
+    return problems
+
+
+def _check_operator(
+    job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Schema], fills: Any
+) -> tuple[list[Problem], Any]:
+    """What is wrong with the one operator of a job, over these columns, and its call; raises `BadArgument`, too."""
     table = job.table
     if table.sensor_join is not None or table.phenomena is not None:
         return _check_readings(job, streams[0], schemas[0])
@@ -229,15 +278,15 @@ def _check_operator(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Sc
     if table.match_queries is not None:
         return _check_queries(job, streams, schemas)
     if (asked := table.window_aggregate) is not None:
-        resolve_unseen(streams[0], schemas[0], asked.aggregates, **asked.settings())
+        call: Any = resolve_unseen(streams[0], schemas[0], asked.aggregates, **asked.settings())
     elif table.encounters is not None:
-        resolve_encounters(streams, schemas, EncounterSettings(**table.encounters.settings()))
+        call = resolve_encounters(streams, schemas, EncounterSettings(**table.encounters.settings()))
     elif table.nearest is not None:
-        resolve_nearest(streams, schemas, NearestSettings(**table.nearest.settings()), whole=False)
+        call = resolve_nearest(streams, schemas, NearestSettings(**table.nearest.settings()), whole=False)
     elif table.assign is not None:
-        resolve_assign(streams, schemas, AssignSettings(**table.assign.settings()))
+        call = resolve_assign(streams, schemas, AssignSettings(**table.assign.settings()))
     elif table.outliers is not None:
-        resolve_outliers(streams, schemas, OutlierSettings(**table.outliers.settings()))
+        call = resolve_outliers(streams, schemas, OutlierSettings(**table.outliers.settings()))
     else:
         join = table.join
         settings = JoinSettings(
@@ -250,8 +299,8 @@ def _check_operator(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Sc
             on_reject=join.on_reject,
             imputer=fills,
         )
-        resolve(streams, schemas, settings)
-    return []
+        call = resolve(streams, schemas, settings)
+    return [], call
 
 
 def _schemas(job: Job) -> tuple[dict[str, pa.Schema], list[Problem]]:
@@ -287,6 +336,8 @@ def _unread_imputers(job: Job, known: dict[str, pa.Schema]) -> dict[str, Any] | 
     found = {}
     for name, one in job.table.filling.items():
         schema = known.get(f"{job.table.filler(name)}.repository")
+        if job.table.engine == "spark" and one.waits:
+            refuse_endless(name, None if one.wait is None else duration(one.wait))
         found[name] = one.unread(job.place, None if schema is None else schema.names)
     return found or None
 
@@ -304,48 +355,49 @@ def _queries(job: Job, spark: SparkSession, *, streaming: bool) -> Any:
     return spark.readStream.format(changes.format).options(**options).schema(known.schema).load(place)
 
 
-def _check_queries(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> list[Problem]:
+def _check_queries(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> tuple[list[Problem], Any]:
     """Conditions that cannot be used, where the columns are known."""
     asked = job.table.match_queries
     if asked is None or asked.changes is not None:
-        return []
+        return [], None
     where = "match_queries.conditions" if asked.path is None else "match_queries.path"
     if asked.path is not None and not files_at(job.place(asked.path)):
-        return []  # that there is no file is reported elsewhere
+        return [], None  # that there is no file is reported elsewhere
     try:
         queries = asked.queries(job.place)
     except JobError as problem:
-        return [Problem(where, str(problem))]
+        return [Problem(where, str(problem))], None
     settings = job.table.query_settings() | {"on_reject": "collect"}
     del settings["emit"]  # about rows, not queries
     empty = [schema.empty_table() for schema in schemas]
     if len(streams) == 1:
-        one = LocalQueries(resolve_queries(streams[0], empty[0], queries.schema, **settings))
+        call: Any = resolve_queries(streams[0], empty[0], queries.schema, **settings)
+        one = LocalQueries(call)
         one.change(queries)
         refused = one.rejects()
     else:
-        refused = (
-            WindowQueries(resolve_window_queries(streams, empty, queries.schema, **settings)).change(queries).rejects
-        )
-    return _refused(where, "query", refused, asked.on_reject)
+        call = resolve_window_queries(streams, empty, queries.schema, **settings)
+        refused = WindowQueries(call).change(queries).rejects
+    return _refused(where, "query", refused, asked.on_reject), call
 
 
-def _check_fences(job: Job, stream: Stream, schema: pa.Schema) -> list[Problem]:
+def _check_fences(job: Job, stream: Stream, schema: pa.Schema) -> tuple[list[Problem], Any]:
     """Fences that are no regions, where the columns are known."""
     asked = job.table.fence_events
     if asked is None or (asked.path is not None and not files_at(job.place(asked.path))):
-        return []  # `missing` reports that there is no file
+        return [], None  # `missing` reports that there is no file
     where = "fence_events.regions" if asked.path is None else "fence_events.path"
     try:
         fences = asked.fences(job.place)
     except JobError as problem:
-        return [Problem(where, str(problem))]
+        return [Problem(where, str(problem))], None
     settings = FenceSettings(**asked.settings() | {"on_reject": "collect"})
-    refused = resolve_fences(stream, schema, fences, settings).known_rejects
+    call = resolve_fences(stream, schema, fences, settings)
+    refused = call.known_rejects
     problems = _refused(where, "fence", refused, asked.on_reject)
     # One of a file is a row of the rejects, as in a call.
     strict = asked.path is None or asked.on_reject == "fail" or len(refused) == len(fences)
-    return problems if strict else []
+    return problems if strict else [], call
 
 
 def _refused(where: str, kind: str, refused: pa.Table, on_reject: str) -> list[Problem]:
@@ -373,24 +425,24 @@ def _sensed(job: Job, readings: Stream, spark: SparkSession) -> DataFrame:
     return found
 
 
-def _check_readings(job: Job, stream: Stream, schema: pa.Schema) -> list[Problem]:
+def _check_readings(job: Job, stream: Stream, schema: pa.Schema) -> tuple[list[Problem], Any]:
     """Arguments that do not go with the columns of Parquet files that are there."""
-    table = job.table
+    table, call = job.table, None  # type: JobTable, Any
     try:
         if table.sensor_join is not None:
             if (column := table.sensor_join.window_column) is not None:
                 column_type(schema, column, stream.name or "readings")
-            resolve_sensors(stream, schema, SensorSettings(**table.sensor_join.settings()))
+            call = resolve_sensors(stream, schema, SensorSettings(**table.sensor_join.settings()))
         elif table.phenomena is not None:
             given = table.phenomena.locations, table.phenomena.neighbours
             known = [_known_rows(job, files) for files in given]
             settings = table.phenomena.settings(*known)
             if any(files is not None and rows is None for files, rows in zip(given, known, strict=True)):
                 settings |= {"locations": None, "place": None, "reach": None, "neighbours": None}
-            resolve_phenomena(stream, schema, PhenomenaSettings(**settings))
+            call = resolve_phenomena(stream, schema, PhenomenaSettings(**settings))
     except BadArgument as problem:
-        return [Problem(table.operator, str(problem))]
-    return []
+        return [Problem(table.operator, str(problem))], None
+    return [], call
 
 
 def _known_rows(job: Job, files: DataTable | None) -> pa.Table | None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 
-from appulse.engines.alerts import NO_FILE, DeadLetters, Failure, Webhook, from_environment
+from appulse.engines.alerts import NO_FILE, DeadLetters, Failure, Webhook, check_only, from_environment
 from appulse.engines.spark.failures import spark_errors
 from appulse.engines.spark.messages import MESSAGE_ID, encoded
-from appulse.errors import BadArgument, likely, nearest
+from appulse.errors import BadArgument, likely
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,7 +43,7 @@ def _alert(given: Any, query: str, dead_letter: str | None, answers: T.StructTyp
     kind, options = str(given[0]).lower(), dict(given[1])
     if kind not in _KINDS:
         raise BadArgument(f"alerts= has the kind {given[0]!r}.{likely(kind, _KINDS)} Known: {', '.join(_KINDS)}.")
-    only = _only(options.pop("only", {}), answers)
+    only = check_only(options.pop("only", {}), answers.names)
     send = _to_webhook(options, dead_letter, query) if kind == "webhook" else _to_topic(options, dead_letter, query)
 
     def alert(frame: DataFrame, number: int) -> None:
@@ -52,16 +52,6 @@ def _alert(given: Any, query: str, dead_letter: str | None, answers: T.StructTyp
         send(frame, number)
 
     return alert
-
-
-def _only(given: Any, answers: T.StructType) -> dict[str, Sequence[Any]]:
-    """The values of columns that make an answer an alert."""
-    if not isinstance(given, Mapping):
-        raise BadArgument(f"only={given!r}: give a mapping of columns to values, such as {{'event': ['enter']}}.")
-    for name in given:
-        if name not in answers.names:
-            raise BadArgument(f"only= names {name!r}, which is no column of the answers.{nearest(name, answers.names)}")
-    return {name: value if isinstance(value, list | tuple) else [value] for name, value in given.items()}
 
 
 def _to_webhook(options: dict[str, Any], dead_letter: str | None, query: str) -> Alert:
