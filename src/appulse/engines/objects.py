@@ -21,9 +21,13 @@ from appulse.model.objects import Objects
 from appulse.model.positions import EARTHS, degrees_of
 from appulse.model.strings import decode
 from appulse.model.times import from_micros
+from appulse.operators.numbering import canonical_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from appulse.model.encoding import Encoding
     from appulse.model.strings import Bytes
@@ -61,6 +65,10 @@ class ObjectsCall(Call[Objects]):
     def keys(self, stream: int, rows: Objects) -> Bytes:
         """The key of each row."""
         return own_keys(rows, self.encodings[stream])
+
+    def order(self, stream: int, rows: Objects) -> NDArray[np.int64]:
+        """The places of rows in canonical order, whatever they carry."""
+        return canonical_order(replace(rows, key=self.keys(stream, rows)))
 
     def refused(self, stream: int, rows: Objects, reason: str, details: Sequence[str]) -> pa.Table:
         """Good rows as rejects all the same."""

@@ -24,13 +24,14 @@ from appulse.engines.waiting import TickBucket
 from appulse.errors import BadArgument
 from appulse.kernels.strings import hash_rows
 from appulse.model.carried import with_carried
-from appulse.model.changes import removals
+from appulse.model.changes import removals, with_left_out
 from appulse.model.columns import chunk
 from appulse.model.defects import UNDECODED, concat_rejects, rows_as_json
+from appulse.model.encode import infer_dimensions
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Exact, Incomplete
-from appulse.operators.numbering import in_canonical_order
+from appulse.operators.numbering import canonical_order, in_canonical_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 _VALUES = "appulse values"
 #: A column behind the user's: whether a row comes or is withdrawn.
 SIGN = "change"
+_NUMBER = "appulse place"
 _SHOWN = f'"{_VALUES}": [^,}}]*(, )?'
 
 
@@ -54,11 +56,13 @@ _SHOWN = f'"{_VALUES}": [^,}}]*(, )?'
 class SurvivingCall(ThingsCall):
     """A checked call without its frame: travels to workers.
 
-    ``values`` are the columns that rows are compared by; rows that ``may_lack`` some of them are good.
+    ``values`` are the columns that rows are compared by; rows that ``may_lack`` some of them are good. ``behind`` says
+    how values are read, for the order of rows.
     """
 
     encoding: Encoding
     values: tuple[str, ...]
+    behind: Encoding
     signed: bool = False
     may_lack: bool = False
 
@@ -97,6 +101,15 @@ class SurvivingCall(ThingsCall):
         lacking: NDArray[np.bool_] = (np.logical_and if self.may_lack else np.logical_or).reduce(lack)
         return lacking & removals(table[self.encoding.change])
 
+    def order(self, stream: int, rows: Objects) -> NDArray[np.int64]:
+        """The places of rows in the canonical order of their values, as any other call has it; first those without."""
+        table, behind = self.table_of(rows).append_column(_NUMBER, pa.array(np.arange(len(rows)))), self.behind
+        if behind.dimensions is None:
+            behind = replace(behind, dimensions=infer_dimensions(table, behind.model))
+        good, at, _, _ = with_left_out(table, _NUMBER, behind)
+        ordered = super().order(stream, rows)
+        return np.concatenate([ordered[~np.isin(ordered, at)], at[canonical_order(good)]])
+
     def refused(self, stream: int, rows: Objects, reason: str, details: Sequence[str]) -> pa.Table:
         """Good rows as rejects all the same."""
         refused = super().refused(stream, rows, reason, details)
@@ -130,6 +143,8 @@ def resolve_surviving(
         column_type(schema, name, stream.name or "stream")
     columns = tuple(name for name in schema.names if name not in (stream.change, UNDECODED))
     own = replace(stream, value=Exact(_VALUES), existence=None, where=(), carry=columns, motion=None, margin=0.0)
+    value = Exact(*stream.value.columns) if isinstance(stream.value, Incomplete) else stream.value
+    read = replace(own, value=value, existence=stream.existence, where=stream.where, change=None, carry=())
     apart = (stream.key, stream.time, stream.change, *stream.partitions)
     return SurvivingCall(
         replace(
@@ -137,6 +152,7 @@ def resolve_surviving(
             carry=carried_of(own, schema, stream.name or "stream"),
         ),
         tuple(name for name in stream.columns() if name not in apart),
+        encoding_of(read, schema, bursts=True, margins=True),
         signed,
         isinstance(stream.value, Incomplete),
         arrival=stream.order == "arrival",

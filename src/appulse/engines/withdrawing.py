@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from appulse.engines.spark.codec import pack_withdrawals, unpack_withdrawals
 from appulse.model import defects as why
+from appulse.model.changes import LEFT_OUT
 from appulse.model.defects import reject_schema
 from appulse.model.strings import decode
 from appulse.model.times import from_micros
@@ -38,7 +39,7 @@ class Corrections:
 
     def __init__(self, call: ObjectsCall, windows: Sequence[int] | None, counts: Counter[str]) -> None:
         self._call, self._windows, self._counts = call, windows, counts
-        self.ledger = Ledger(len(call.encodings), call.keys)
+        self.ledger = Ledger(len(call.encodings), call.keys, call.order)
         self.newest_lapsed: int | None = None  # of the last `lapse`
 
     @staticmethod
@@ -74,13 +75,21 @@ class Corrections:
     ) -> list[NDArray[np.bool_]] | None:
         """Which rows stand, of those that the operator holds, part by part, and of those that came; None: all."""
         if not self.ledger.waiting():
+            self.ledger.have_left(stream)
             return None
         stands = self.ledger.stands_of(stream, held, came)
         self._counts["withdrawn"] += sum(int((~mask).sum()) for mask in stands)
         return stands
 
     def _wanted(self, asked: Iterable[tuple[int, Objects]], before: int | None) -> list[tuple[int, Withdrawals]]:
-        return [(i, withdrawals(rows, self._call.keys(i, rows), self._unsure(i, rows, before))) for i, rows in asked]
+        wanted = []
+        for i, rows in asked:
+            assert rows.change is not None  # noqa: S101 - else they withdraw nothing
+            left = rows.change == LEFT_OUT
+            self.ledger.leave_out(i, rows.filter(left))
+            own = rows.filter(~left)
+            wanted.append((i, withdrawals(own, self._call.keys(i, own), self._unsure(i, own, before))))
+        return wanted
 
     def settle_waiting(
         self, numbering: Sequencer, came: Held, asked: Iterable[tuple[int, Objects]], before: int | None
@@ -110,8 +119,9 @@ class Corrections:
         return rejects
 
     def blocks(self) -> list[bytes]:
-        """The withdrawals that wait, for a log."""
-        return [WAITING + pack_withdrawals(asked, stream) for stream, asked in self.ledger.waiting()]
+        """The withdrawals that wait, and rows that were left out, for a log."""
+        known = (*self.ledger.waiting(), *self.ledger.left_out())
+        return [WAITING + pack_withdrawals(rows, stream) for stream, rows in known]
 
     def recall(self, blocks: Iterable[bytes]) -> None:
         """Take in what `blocks` gave."""

@@ -19,21 +19,25 @@ from appulse.model.carried import with_carried
 from appulse.model.columns import chunk, plain_types
 from appulse.model.defects import UNDECODED, Defects
 from appulse.model.encode import check_identity, checked, encode, keys_of, objects_of, rejects_of
-from appulse.model.objects import Objects
+from appulse.model.feeds import net_of
+from appulse.model.objects import Objects, contents_of
 from appulse.model.strings import Labels
 from appulse.model.strings import encode as canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from appulse.model.encoding import Encoding
+    from appulse.model.feeds import Net
 
 #: What a row does: it is added; it withdraws a row that has its values, any row of its key and time, or another row
 #: than one of its own values; the row of its table that it came in place of; a row of earlier steps, or else one that
-#: has its values.
+#: has its values; another row than one of its own values, or else that one; any row, without waiting for it.
 ADDED, WITHDRAWS, WITHDRAWS_ANY, WITHDRAWS_OTHER, WITHDRAWS_FORMER, WITHDRAWS_LIKELY = 1, -1, -2, -3, -4, -5
+WITHDRAWS_EARLIER, WITHDRAWS_STANDING = -6, -7
+#: A row that a condition leaves out, or that has no good values: withdrawals may mean it all the same. And what
+#: withdraws one that has its values, and is left out as well.
+LEFT_OUT, WITHDRAWS_LEFT_OUT = 2, -8
 _ADD, _REMOVE, _UPDATE, _UNKNOWN = range(4)
 _WORDS = {
     "add": _ADD,
@@ -80,14 +84,12 @@ def encode_changes(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Tab
     does = _codes(given)
     if (rows := _all_good(table, does, plain)) is not None:
         return rows, plain.no_rejects
-    if UNDECODED in table.column_names:  # a reject of its own, whatever it does
-        does[np.asarray(table[UNDECODED].is_valid())] = _ADD
-    added, bad = encode(table.filter(pa.array((does == _ADD) | (does == _UPDATE))), plain)
-    added = replace(added, change=np.full(len(added), ADDED))
-    former, settled = _formers(table, does, plain)
-    withdrawn, bad_too = _withdrawals(table, does, plain, added, settled)
-    parts = [added, *former, *withdrawn]
-    return Objects.concat(parts), pa.concat_tables([bad, bad_too, _strange(table, does, given, encoding)])
+    undecoded = (
+        np.asarray(table[UNDECODED].is_valid()) if UNDECODED in table.column_names else np.zeros(len(does), bool)
+    )
+    does[undecoded] = _ADD  # a reject of its own, whatever it does
+    rows, bad = _Reader(table, does, plain).read(~undecoded)
+    return rows, pa.concat_tables([bad, _strange(table, does, given, encoding)])
 
 
 def removals(words: pa.ChunkedArray) -> NDArray[np.bool_]:
@@ -131,83 +133,101 @@ def _strange(table: pa.Table, does: NDArray[Any], given: pa.Array, encoding: Enc
     return rejects_of(table, encoding, defects)
 
 
-def _withdrawals(
-    table: pa.Table, does: NDArray[Any], encoding: Encoding, added: Objects, settled: Sequence[int]
-) -> tuple[list[Objects], pa.Table]:
-    """The rows that withdraw others, but for those that are ``settled``.
+class _Reader:
+    """Reads a table of changes, and knows rows by their places in it."""
 
-    Their values need not be there; those with values that are left out are, too, but for those in place of others.
+    def __init__(self, table: pa.Table, does: NDArray[Any], encoding: Encoding) -> None:
+        self.does, self.encoding = does, encoding
+        self.table = table.append_column(_ROW, pa.array(np.arange(len(table))))
+        self.place = np.full(len(table), -1)  # among the objects; -1: the row has no good values
+        self.kept = np.zeros(len(table), bool)  # by the conditions of the stream
+
+    def read(self, decoded: NDArray[np.bool_]) -> tuple[Objects, pa.Table]:
+        """The good rows, first those that are added, and the bad ones as rejects."""
+        does, defects = self.does, Defects(len(self.does))
+        columns = plain_types(self.table.select(self.encoding.columns()).combine_chunks())
+        time = check_identity(columns, self.encoding, defects)
+        adds, removes, updates = (does == _ADD) | (does == _UPDATE), does == _REMOVE, does == _UPDATE
+        added, bad = self._objects(adds, 0)
+        withdrawn, _ = self._objects(removes & ~defects.bad, len(added))
+        objects = Objects.concat([added, withdrawn]) if len(withdrawn) else added
+        known = self.place >= 0
+        # A row in place of another that has no good values is a reject, and does nothing more.
+        usable = ~defects.bad & decoded & (does != _UNKNOWN) & (known | ~updates)
+        net = self._net(columns, time, usable, objects)
+        rest = usable.copy()
+        rest[list(net.settled)] = False
+        former = np.zeros((2, len(does)), bool)
+        for i in net.former:
+            former[int(i in net.likely), i] = known[i]
+        says = [
+            (ADDED, adds & self.kept),
+            (WITHDRAWS_FORMER, former[0]),
+            (WITHDRAWS_LIKELY, former[1]),
+            (WITHDRAWS_OTHER, rest & updates),
+            (WITHDRAWS, rest & removes & self.kept),
+            (WITHDRAWS_LEFT_OUT, rest & removes & known & ~self.kept),
+            (LEFT_OUT, usable & adds & known & ~self.kept),
+        ]
+        bare = [(WITHDRAWS_ANY, rest & removes & ~known), (LEFT_OUT, usable & adds & ~known)]
+        valued = [(code, self.place[mask]) for code, mask in says]
+        unvalued = [(code, np.flatnonzero(mask)) for code, mask in bare]
+        for i, stays in net.outside.items():
+            if stays is not None and known[stays]:
+                code = WITHDRAWS_OTHER if updates[i] else WITHDRAWS_EARLIER
+                valued.append((code, self.place[[stays]]))
+            else:
+                unvalued.append((WITHDRAWS_STANDING if updates[i] else WITHDRAWS_ANY, np.array([i])))
+        rows = objects.take(np.concatenate([at for _, at in valued]))
+        parts = [replace(rows, change=np.repeat([code for code, _ in valued], [len(at) for _, at in valued]))]
+        at = np.concatenate([own for _, own in unvalued])
+        if len(at):
+            codes = np.repeat([code for code, _ in unvalued], [len(own) for _, own in unvalued])
+            like = objects if len(objects) else None
+            parts.append(replace(_bare(columns.take(pa.array(at)), time[at], self.encoding, like), change=codes))
+        return Objects.concat(parts), pa.concat_tables([bad, self._refused(columns, removes)])
+
+    def _objects(self, some: NDArray[np.bool_], begin: int) -> tuple[Objects, pa.Table]:
+        """The objects of some rows, those that conditions leave out last, and the bad rows as rejects."""
+        table = self.table.filter(pa.array(some))
+        objects, at, kept, bad = with_left_out(table, _ROW, self.encoding)
+        self.place[at] = np.arange(begin, begin + len(at))
+        self.kept[at[:kept]] = True
+        return objects, bad
+
+    def _net(self, columns: pa.Table, time: NDArray[np.int64], usable: NDArray[np.bool_], objects: Objects) -> Net:
+        """What is left to say of rows that share key and time with others."""
+        at = np.flatnonzero(usable)
+        found = _identities(columns.take(pa.array(at)), time[at], self.encoding)
+        names = dict(zip(at[list(found)].tolist(), found.values(), strict=True)) if found else {}
+        removes = {i for i in names if self.does[i] == _REMOVE}
+        known = [i for i in names if self.place[i] >= 0]
+        compared = any(i in removes for i in known)
+        digests = contents_of(objects.take(self.place[known])) if compared else [b""] * len(known)
+        updates = {i for i in names if self.does[i] == _UPDATE}
+        return net_of(names, updates, removes, dict(zip(known, digests, strict=True)))
+
+    def _refused(self, columns: pa.Table, removes: NDArray[np.bool_]) -> pa.Table:
+        """Withdrawals that do not say of which row, as rejects."""
+        some = columns.filter(pa.array(removes))
+        defects = Defects(len(some))
+        check_identity(some, self.encoding, defects)
+        return rejects_of(some, self.encoding, defects)
+
+
+def with_left_out(table: pa.Table, number: str, encoding: Encoding) -> tuple[Objects, NDArray[np.int64], int, pa.Table]:
+    """The objects of good rows, the numbers of these in a column, how many conditions leave, and the rejects.
+
+    Rows that conditions leave out come last.
     """
-    at = np.flatnonzero((does == _REMOVE) | (does == _UPDATE))
-    table = plain_types(table.select(encoding.columns()).take(pa.array(at)).combine_chunks())
-    defects = Defects(len(at))
-    time = check_identity(table, encoding, defects)
-    refused = rejects_of(table, encoding, defects)
-    numbered = table.append_column(_ROW, pa.array(np.arange(len(at))))
-    whole, _ = checked(numbered, replace(encoding, where=()), also=[_ROW])
-    known = np.asarray(whole.table[_ROW])
-    kept = whole if not encoding.where else checked(numbered.take(pa.array(known)), encoding, also=[_ROW])[0]
-    done = np.isin(at, settled)
-    updates = does[at] == _UPDATE
-    left_out = known[updates[known] & ~np.isin(known, np.asarray(kept.table[_ROW]))]
-    bare = np.flatnonzero(~defects.bad & ~updates)
-    bare = bare[~np.isin(bare, known) & ~done[bare]]
-    parts = []
-    if len(left_out):
-        whole, _ = checked(numbered.take(pa.array(left_out)), replace(encoding, where=()), also=[_ROW])
-    for some in (kept, *([whole] if len(left_out) else [])):
-        valued = np.asarray(some.table[_ROW])
-        if len(valued):
-            withdraws = np.where(updates[valued], WITHDRAWS_OTHER, WITHDRAWS)
-            parts.append(replace(objects_of(some, encoding), change=withdraws).filter(~done[valued]))
-    if len(bare):
-        like = next((part for part in (added, *parts) if len(part)), None)
-        parts.append(_bare(table.take(pa.array(bare)), time[bare], encoding, like))
-    # A row in place of another that cannot be used is a reject already.
-    return parts, refused.filter(pa.array(~updates[defects.bad])) if len(refused) else refused
-
-
-def _formers(table: pa.Table, does: NDArray[Any], encoding: Encoding) -> tuple[list[Objects], list[int]]:
-    """Rows of the table that later ones in it withdraw, and the rows whose withdrawals are settled by that.
-
-    A row in place of another, or a withdrawal without values, means the one row of its key and time that stands before
-    it. If that came in place of a row as well, its withdrawal passes on.
-    """
-    rows = table.select(encoding.columns()).append_column(_ROW, pa.array(np.arange(len(table))))
-    defects = Defects(len(table))
-    time = check_identity(plain_types(rows.combine_chunks()), encoding, defects)
-    good = np.flatnonzero(~defects.bad & (does != _UNKNOWN))
-    names = _identities(rows.take(pa.array(good)), time[good], encoding)
-    if len(names) == 0:
-        return [], []
-    good = good[np.array(list(names))]
-    some = rows.take(pa.array(good))
-    known = set(np.asarray(checked(some, replace(encoding, where=()), also=[_ROW])[0].table[_ROW]).tolist())
-    kept = set(np.asarray(checked(some, encoding, also=[_ROW])[0].table[_ROW]).tolist())
-    standing: dict[Any, list[int]] = {}
-    former: dict[int, int] = {}
-    open_: set[int] = set()
-    settled: list[int] = []
-    for i, name in zip(good.tolist(), names.values(), strict=True):
-        held = standing.setdefault(name, [])
-        adds, bare = does[i] != _REMOVE, does[i] == _REMOVE and i not in known
-        if adds and i not in kept and not (does[i] == _UPDATE and i in known):
-            continue
-        if does[i] == _UPDATE:
-            open_.add(i)
-        if (bare or does[i] == _UPDATE) and len(held) == 1:
-            before = held.pop()
-            former[before] = WITHDRAWS_LIKELY if bare and before not in open_ else WITHDRAWS_FORMER
-            done = before if before in open_ else i
-            settled.append(done)
-            open_.discard(done)
-        elif not adds:
-            held.clear()
-        held += [i] if adds and i in kept else []
-    if not former:
-        return [], []
-    gone, _ = encode(table.take(pa.array(list(former))), encoding)
-    return [replace(gone, change=np.array(list(former.values())))], settled
+    good, bad = checked(table, encoding, also=[number])
+    objects, at = objects_of(good, encoding), np.asarray(good.table[number])
+    if not encoding.where or len(good) == len(table):
+        return objects, at, len(at), bad
+    others = table.filter(pa.array(~np.isin(np.asarray(table[number]), at)))
+    left, _ = checked(others, replace(encoding, where=()), also=[number])
+    both = Objects.concat([objects, objects_of(left, encoding)])
+    return both, np.append(at, np.asarray(left.table[number])), len(at), bad
 
 
 def _identities(rows: pa.Table, time: NDArray[np.int64], encoding: Encoding) -> dict[int, tuple[int, bytes, int]]:
@@ -245,4 +265,4 @@ def _bare(table: pa.Table, time: NDArray[np.int64], encoding: Encoding, like: Ob
         nothing_carried = [pa.nulls(n, kind) for _, kind in encoding.behind]
         keys = with_carried(keys, filler.centre, nothing_carried)
     group = Labels.of([table[c] for c in encoding.partition_by]) if encoding.partition_by else None
-    return replace(filler, time=time, key=keys, group=group, change=np.full(n, WITHDRAWS_ANY))
+    return replace(filler, time=time, key=keys, group=group)

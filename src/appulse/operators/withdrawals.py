@@ -4,6 +4,8 @@ A withdrawal has the key, the time and the group of its row, and perhaps its val
 its values; then one that came in an earlier step; then the last in canonical order. One that finds no row waits until
 no row of its time can come any more. A row in place of another never withdraws itself, and does not wait: of several
 that come in one step, where nothing says which came first, the last in canonical order stays.
+
+Rows that a condition left out are known as well until then: a withdrawal may mean one of them.
 """
 
 from __future__ import annotations
@@ -18,19 +20,21 @@ import numpy as np
 from appulse.kernels.newest import key_numbers
 from appulse.model.batch import Batch
 from appulse.model.changes import (
+    LEFT_OUT,
     ODD,
     WITHDRAWS,
     WITHDRAWS_ANY,
+    WITHDRAWS_EARLIER,
     WITHDRAWS_FORMER,
+    WITHDRAWS_LEFT_OUT,
     WITHDRAWS_LIKELY,
     WITHDRAWS_OTHER,
 )
 from appulse.model.objects import Objects, contents_of
 from appulse.model.strings import Bytes
-from appulse.operators.numbering import in_canonical_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from appulse.operators.store import WindowBuffer
 
     Keys = Callable[[int, Objects], Bytes]
+    Order = Callable[[int, Objects], NDArray[np.int64]]
     Held = Sequence[tuple[int, Objects]]  # rows by stream
     Identity = tuple[int, bytes, bytes]  # time, key, group
     _Near = tuple[NDArray[np.int64], NDArray[np.int64]]  # withdrawals, and rows of a part that they may mean
@@ -47,9 +52,12 @@ if TYPE_CHECKING:
 GONE = -1
 _COMPACT_FROM = 4096
 _LAST_BITS = (1 << 16) - 1
-_VALUED, _UPDATES = (WITHDRAWS, WITHDRAWS_FORMER, WITHDRAWS_LIKELY), (WITHDRAWS_OTHER, WITHDRAWS_FORMER)
+_EXACT, _REPLACING = (WITHDRAWS_FORMER, WITHDRAWS_LEFT_OUT), (WITHDRAWS_OTHER, WITHDRAWS_EARLIER)
+_VALUED = (*_EXACT, WITHDRAWS, WITHDRAWS_LIKELY)
+_PATIENT = (WITHDRAWS, WITHDRAWS_ANY, WITHDRAWS_LIKELY, WITHDRAWS_EARLIER)
+_SIMPLE = (WITHDRAWS, WITHDRAWS_ANY, WITHDRAWS_LEFT_OUT)
 # Whose turn it is, by what a withdrawal does.
-_TURNS = np.array([0, 0, 4, 3, 1, 2])
+_TURNS = np.array([0, 0, 4, 3, 1, 2, 3, 4, 0])
 
 
 @dataclass(frozen=True)
@@ -133,20 +141,34 @@ def _hashes(time: NDArray[np.int64], key: Bytes) -> NDArray[np.int64]:
     return hashed
 
 
-class _Part:
-    """Rows that came together, and which of them stand; ``keys`` gives those that withdrawals know."""
+class _Known:
+    """Rows by time and key, and which of them stand; some were ``left_out``."""
 
-    def __init__(self, rows: Objects, stream: int, keys: Callable[[int, Objects], Bytes]) -> None:
-        self.rows, self.stands = rows, np.ones(len(rows), bool)
-        self._stream, self._keys = stream, keys
+    def __init__(self, rows: Objects | Withdrawals, *, left_out: bool) -> None:
+        self.known, self.left_out = rows, left_out
+        self.stands = np.ones(len(rows), bool)
         self._hashed: NDArray[np.int64] | None = None
         self._order: NDArray[np.int64] | None = None
 
+    def keys(self) -> Bytes:
+        """The keys of the rows, as withdrawals know them."""
+        return self.known.key
+
+    @property
+    def grouped(self) -> bool:
+        """Whether rows are in groups."""
+        return isinstance(self.known.group, Bytes) and len(self.known.group.data) > 0
+
+    def digests(self, at: NDArray[np.int64]) -> list[bytes]:
+        """Digests of the values of some rows."""
+        rows = self.known.take(at)
+        return rows.values.to_list() if isinstance(rows, Withdrawals) else digests(rows)
+
     def matching(self, wanted: Withdrawals, hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Each pair of a withdrawal and a row that stands and has its key and time."""
+        """Each pair of a withdrawal and a row that stands, has its key and time, and may be meant."""
         if self._hashed is None:
-            self._own = self._keys(self._stream, self.rows)
-            self._hashed = _hashes(self.rows.time, self._own)
+            self._own = self.keys()
+            self._hashed = _hashes(self.known.time, self._own)
             # Many a part is put together with others before it is searched again.
             near, order = _among(self._hashed, hashes), np.argsort(hashes)
             runs = [np.searchsorted(hashes[order], self._hashed[near], side) for side in ("left", "right")]
@@ -157,7 +179,8 @@ class _Part:
                 self._hashed = self._hashed[self._order]
             runs = [np.searchsorted(self._hashed, hashes, side) for side in ("left", "right")]
             at, asked = self._order[expanded(*runs)], np.repeat(np.arange(len(hashes)), runs[1] - runs[0])
-        same = self.stands[at] & (self.rows.time[at] == wanted.time[asked])
+        same = self.stands[at] & (self.known.time[at] == wanted.time[asked])
+        same &= wanted.does[asked] != (WITHDRAWS if self.left_out else WITHDRAWS_LEFT_OUT)
         at, asked = at[same], asked[same]
         if len(at) == 0:
             return asked, at
@@ -167,18 +190,43 @@ class _Part:
             at, asked = at[same], asked[same]
         return asked, at
 
+
+class _Part(_Known):
+    """Rows that came together; ``keys`` gives those that withdrawals know."""
+
+    def __init__(
+        self, rows: Objects, stream: int, keys: Callable[[int, Objects], Bytes], *, left_out: bool = False
+    ) -> None:
+        super().__init__(rows, left_out=left_out)
+        self.rows, self._stream, self._keys = rows, stream, keys
+
+    def keys(self) -> Bytes:
+        """The keys of the rows, as withdrawals know them."""
+        return self._keys(self._stream, self.rows)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether rows are in groups."""
+        return self.rows.group is not None
+
     @property
     def standing(self) -> Objects:
         return self.rows if self.stands.all() else self.rows.filter(self.stands)
 
 
 class Ledger:
-    """The rows of some streams that stand, by what withdrawals know of them; ``keys`` gives the keys of rows."""
+    """The rows of some streams that stand, by what withdrawals know of them.
 
-    def __init__(self, streams: int, keys: Keys) -> None:
-        self._keys = keys
+    ``keys`` gives the keys of rows, and ``order`` their canonical order.
+    """
+
+    def __init__(self, streams: int, keys: Keys, order: Order) -> None:
+        self._keys, self._order = keys, order
         self._parts: list[list[_Part]] = [[] for _ in range(streams)]
         self._waiting: list[list[Withdrawals]] = [[] for _ in range(streams)]
+        # Rows that were left out: in earlier steps, and in this one.
+        self._left_out: list[list[Withdrawals]] = [[] for _ in range(streams)]
+        self._leaving: list[list[Objects]] = [[] for _ in range(streams)]
         self._fresh: list[_Part] = []
         self._kept = 0
 
@@ -190,7 +238,7 @@ class Ledger:
     def nbytes(self) -> int:
         """Bytes held."""
         rows = sum(part.rows.nbytes for parts in self._parts for part in parts)
-        return rows + sum(part.nbytes for _, part in self.waiting())
+        return rows + sum(part.nbytes for _, part in (*self.waiting(), *self.left_out()))
 
     @property
     def oldest_waiting(self) -> int | None:
@@ -206,6 +254,10 @@ class Ledger:
         """The withdrawals that wait for their rows, by stream."""
         return [(stream, part) for stream, parts in enumerate(self._waiting) for part in parts if len(part)]
 
+    def left_out(self) -> list[tuple[int, Withdrawals]]:
+        """The rows that were left out, by stream."""
+        return [(stream, part) for stream, parts in enumerate(self._left_out) for part in parts if len(part)]
+
     def stand(self, stream: int, rows: Objects) -> None:
         """These rows stand from now on."""
         parts = self._parts[stream]
@@ -220,9 +272,16 @@ class Ledger:
         return _Part(rows, stream, self._keys)
 
     def wait(self, stream: int, asked: Withdrawals) -> None:
-        """These withdrawals wait for their rows."""
-        if len(asked):
-            self._waiting[stream].append(asked)
+        """These withdrawals wait for their rows, or for what withdraws them where they are rows that were left out."""
+        left = asked.does == LEFT_OUT
+        for some, part in ((self._left_out, asked.filter(left)), (self._waiting, asked.filter(~left))):
+            if len(part):
+                some[stream].append(part)
+
+    def leave_out(self, stream: int, rows: Objects) -> None:
+        """These rows came in this step, and are left out."""
+        if len(rows):
+            self._leaving[stream].append(rows)
 
     def forget(self, held: Callable[[int, Objects], NDArray[np.bool_]], *, now: bool = False) -> None:
         """Leave out rows that are not ``held`` any more, where they may be many, or ``now``."""
@@ -239,7 +298,7 @@ class Ledger:
         """Rows that stand have these numbers from now on."""
         for stream, parts in enumerate(self._parts):
             for part in parts:
-                part.rows = replace(part.rows, number=numbers(stream, part.rows))
+                part.rows = part.known = replace(part.rows, number=numbers(stream, part.rows))
 
     def settle(
         self,
@@ -256,6 +315,8 @@ class Ledger:
         for stream, part in asked:
             self.wait(stream, part)
         if not any(map(len, self._waiting)):
+            for stream in range(len(self._waiting)):
+                self.have_left(stream)
             return [*waiting, *came], []
         stay, gone, self._fresh = [], [], []
         for stream, wanted in enumerate(self._waiting):
@@ -266,6 +327,8 @@ class Ledger:
                 found = self._settled(stream, self._parts[stream], earlier, fresh, partial(held, stream))
                 gone += [(stream, rows) for rows in found]
                 self._fresh += fresh
+            else:
+                self.have_left(stream)
             stay += [(stream, part.standing) for part in (*earlier, *fresh) if part.stands.any()]
         return stay, gone
 
@@ -274,6 +337,8 @@ class Ledger:
         parts = [self._part(stream, rows) for rows in old], [self._part(stream, rows) for rows in fresh]
         if self._waiting[stream]:
             self._settled(stream, [], *parts, lambda rows: np.ones(len(rows), bool))
+        else:
+            self.have_left(stream)
         return [part.stands for own in parts for part in own]
 
     def _settled(
@@ -286,15 +351,17 @@ class Ledger:
     ) -> list[Objects]:
         """Rows that stood and are withdrawn; those that wait, or came, and are do not stand."""
         wanted = Withdrawals.concat(self._waiting[stream])
-        parts = [*old, *waiting, *fresh]
-        begins = np.cumsum([0, *(len(part.rows) for part in parts)])
-        before = int(begins[len(old) + len(waiting)])
+        left = [_Known(rows, left_out=True) for rows in self._left_out[stream]]
+        leaving = [_Part(rows, stream, self._keys, left_out=True) for rows in self._leaving[stream]]
+        parts: list[_Known] = [*old, *waiting, *left, *fresh, *leaving]
+        begins = np.cumsum([0, *(len(part.known) for part in parts)])
+        before = int(begins[len(old) + len(waiting) + len(left)])
         hashes = _hashes(wanted.time, wanted.key)
         near = []
-        for part in parts:
+        for i, part in enumerate(parts):
             asked, at = part.matching(wanted, hashes)
-            if len(at) and part in old:
-                still = held(part.rows.take(at))
+            if len(at) and i < len(old):
+                still = held(old[i].rows.take(at))
                 asked, at = asked[still], at[still]
             near.append((asked, at))
         found = _unambiguous(parts, begins, near, wanted, before)
@@ -306,30 +373,55 @@ class Ledger:
             named.part_updates(turns, before)
             found = np.full(len(wanted), -1)
             found[first] = [named.taken(one, before) for one in turns]
-        unmet = wanted.filter((found < 0) & ~np.isin(wanted.does, _UPDATES))
+        unmet = wanted.filter((found < 0) & np.isin(wanted.does, _PATIENT))
         self._waiting[stream] = [unmet] if len(unmet) else []
         gone = []
         for i, part in enumerate(parts):
             own = np.sort(found[(found >= begins[i]) & (found < begins[i + 1])]) - begins[i]
             if len(own):
                 part.stands[own] = False
-                gone += [part.rows.take(own)] if i < len(old) else []
+                gone += [old[i].rows.take(own)] if i < len(old) else []
+        earlier = self._left_out[stream]
+        self._left_out[stream] = [rows.filter(part.stands) for rows, part in zip(earlier, left, strict=True)]
+        self._leaving[stream] = [part.standing for part in leaving]
+        self.have_left(stream)
         return gone
 
-    def _named(self, stream: int, parts: Sequence[_Part], begins: NDArray[np.int64], near: Sequence[_Near]) -> _Named:
+    def have_left(self, stream: int) -> None:
+        """Rows that were left out in this step were so in an earlier one from now on."""
+        came = [rows for rows in self._leaving[stream] if len(rows)]
+        if not came:
+            return
+        self._leaving[stream] = []
+        parts = self._left_out[stream]
+        parts += [withdrawals(rows, self._keys(stream, rows), np.zeros(len(rows), bool)) for rows in came]
+        while len(parts) > 1 and len(parts[-2]) < 2 * len(parts[-1]):
+            parts[-2:] = [Withdrawals.concat(parts[-2:])]
+
+    def _named(self, stream: int, parts: Sequence[_Known], begins: NDArray[np.int64], near: Sequence[_Near]) -> _Named:
         """The rows that may be wanted, by identity."""
-        some, places = [], []
+        some, places, earlier, left_out = [], [], [], set[int]()
         for part, begin, (_, at) in zip(parts, begins.tolist(), near, strict=False):
             own = np.unique(at)
-            if len(own):
-                rows = part.rows.take(own)
-                some.append(replace(rows, key=self._keys(stream, rows), number=None, frame=None))
+            left_out |= set((own + begin).tolist()) if part.left_out else set()
+            if len(own) and isinstance(part, _Part):
+                some.append(replace(part.rows.take(own), number=None, frame=None, change=None))
                 places.append(own + begin)
-        return _Named.of(some, places)
+            elif len(own) and isinstance(part.known, Withdrawals):
+                earlier += list(zip((own + begin).tolist(), _asked(part.known.take(own)), strict=True))
+        named = _Named.of(earlier, left_out)
+        if some:
+            rows, place = Objects.concat(some), np.concatenate(places)
+            order = self._order(stream, rows)
+            named.put(replace(rows, key=self._keys(stream, rows)).take(order), place[order].tolist())
+        return named
 
     def lapse(self, before: int) -> list[tuple[int, Withdrawals]]:
         """Withdrawals that will find no row any more, as none of a time before this can come."""
         lapsed = []
+        for stream, left in enumerate(self._left_out):
+            kept = (part if (stay := part.time >= before).all() else part.filter(stay) for part in left)
+            self._left_out[stream] = [part for part in kept if len(part)]
         for stream, parts in enumerate(self._waiting):
             if not parts:
                 continue
@@ -342,7 +434,7 @@ class Ledger:
 
 
 def _unambiguous(
-    parts: Sequence[_Part], begins: NDArray[np.int64], near: Sequence[_Near], wanted: Withdrawals, before: int
+    parts: Sequence[_Known], begins: NDArray[np.int64], near: Sequence[_Near], wanted: Withdrawals, before: int
 ) -> NDArray[np.int64] | None:
     """The place of the row that each withdrawal means, -1 for none; None where `_Named` has to decide.
 
@@ -350,19 +442,20 @@ def _unambiguous(
     """
     found = np.full(len(wanted), -1)
     asked = np.concatenate([np.empty(0, np.int64), *(asked for asked, _ in near)])
-    if len(wanted.group.data) or any(part.rows.group is not None for part in parts) or len(asked) == 0:
+    if len(wanted.group.data) or any(part.grouped for part in parts) or len(asked) == 0:
         return found if len(asked) == 0 else None
     place = np.concatenate([at + begin for (_, at), begin in zip(near, begins.tolist(), strict=False)])
-    if len(np.unique(place)) < len(place) or (wanted.does < WITHDRAWS_ANY).any():
+    if len(np.unique(place)) < len(place) or not np.isin(wanted.does, _SIMPLE).all():
         return None
-    score = (place < before).astype(np.int64)
+    score, does = (place < before).astype(np.int64), wanted.does[asked]
     several = np.bincount(asked, minlength=len(wanted))[asked] > 1
-    if several.any():
-        held = [part.rows.take(at) for part, (_, at) in zip(parts, near, strict=True) if len(at)]
-        values = np.array([digest for rows in held for digest in digests(rows)], object)
-        does = wanted.does[asked]
+    if several.any() or (does == WITHDRAWS_LEFT_OUT).any():
+        held = [part.digests(at) for part, (_, at) in zip(parts, near, strict=True) if len(at)]
+        values = np.array([digest for own in held for digest in own], object)
         same = values == np.array(wanted.values.to_list(), object)[asked]
-        score += 2 * ((does == WITHDRAWS) & same)
+        score += 2 * ((does != WITHDRAWS_ANY) & same)
+        meant = same | (does != WITHDRAWS_LEFT_OUT)
+        asked, score, place = asked[meant], score[meant], place[meant]
     order = np.lexsort((score, asked))
     asked, score, place = asked[order], score[order], place[order]
     tied = (asked[1:] == asked[:-1]) & (score[1:] == score[:-1])
@@ -388,32 +481,31 @@ def _asked(wanted: Withdrawals) -> list[tuple[Identity, int, bytes]]:
 class _Named:
     """Rows by identity, each list in canonical order, with digests of their values where these matter."""
 
-    rows: Mapping[Identity, list[int]]
-    values: Mapping[int, bytes]
+    rows: defaultdict[Identity, list[int]]
+    values: dict[int, bytes]
+    left_out: set[int]
     updates: dict[Identity, list[int]] = field(default_factory=dict)  # rows in place of others, of this step
 
     @classmethod
-    def of(cls, some: list[Objects], at: list[NDArray[np.int64]]) -> _Named:
-        """Rows that may be wanted, and where they are."""
-        named: dict[Identity, list[int]] = defaultdict(list)
-        if not some:
-            return cls(named, {})
-        rows, places = Objects.concat(some), np.concatenate(at)
-        marked = in_canonical_order(replace(rows, number=np.arange(len(rows))))
-        assert marked.number is not None  # noqa: S101 - a moment ago
-        for i, identity in zip(
-            marked.number.tolist(), identities(marked.time, marked.key, groups_of(marked)), strict=True
-        ):
-            named[identity].append(i)
-        values = dict(zip(places.tolist(), digests(rows), strict=True))
-        place = places.tolist()
-        return cls({identity: [place[i] for i in own] for identity, own in named.items()}, values)
+    def of(cls, earlier: Sequence[tuple[int, tuple[Identity, int, bytes]]], left_out: set[int]) -> _Named:
+        """Begin with rows that were left out in ``earlier`` steps, as these come first."""
+        named = cls(defaultdict(list), {}, left_out)
+        for i, (identity, _, values) in earlier:
+            named.rows[identity].append(i)
+            named.values[i] = values
+        return named
+
+    def put(self, rows: Objects, places: Sequence[int]) -> None:
+        """Rows that may be wanted, in canonical order, and where they are."""
+        for i, identity in zip(places, identities(rows.time, rows.key, groups_of(rows)), strict=True):
+            self.rows[identity].append(i)
+        self.values.update(zip(places, digests(rows), strict=True))
 
     def part_updates(self, asked: Sequence[tuple[Identity, int, bytes]], before: int) -> None:
         """Set rows apart that came in place of others: those withdraw others first, and never themselves."""
         for identity, does, values in asked:
             own = self.rows.get(identity)
-            if does == WITHDRAWS_OTHER and own:
+            if does in _REPLACING and own:
                 taken = self.updates.setdefault(identity, [])
                 free = (i for i in own if i >= before and self.values[i] == values and i not in taken)
                 taken.append(next(free, -1))
@@ -427,20 +519,25 @@ class _Named:
         """The row that a withdrawal means, which no other means then; -1: there is none."""
         identity, does, values = asked
         own, updates = self.rows.get(identity, []), self.updates.get(identity, [])
-        if does == WITHDRAWS_OTHER:
+        if does in _REPLACING:
             # The last of the updates stays.
-            those = own or updates[:-1]
+            those = own or updates[:-1] or (updates if does == WITHDRAWS_EARLIER else [])
         else:
-            equal = ([i for i in of if self.values[i] == values] for of in (own, updates) if does in _VALUED)
+            may = [[i for i in of if self._may(i, does)] for of in (own, updates)]
+            equal = ([i for i in of if self.values[i] == values] for of in may if does in _VALUED)
             fits = next(filter(None, equal), [])
             if does == WITHDRAWS_LIKELY:
                 fits = [i for i in own if i < before] or fits
-            those = fits if fits or does == WITHDRAWS_FORMER else own or updates
+            those = fits if fits or does in _EXACT else may[0] or may[1]
         if not those:
             return -1
         chosen = ([i for i in those if i < before] or those)[-1]
         (own if chosen in own else updates).remove(chosen)
         return chosen
+
+    def _may(self, row: int, does: int) -> bool:
+        """Whether a withdrawal that knows values may mean a row: one that was left out, or not."""
+        return does not in (WITHDRAWS, WITHDRAWS_LEFT_OUT) or (row in self.left_out) == (does == WITHDRAWS_LEFT_OUT)
 
 
 def same_rows(
@@ -485,5 +582,5 @@ def _one_each(at: NDArray[np.int64], store: WindowBuffer, rows: Objects) -> bool
 
 
 def of_no_row(asked: Withdrawals) -> Withdrawals:
-    """Those of some lapsed withdrawals that never had a row; others may have had one, or put a row in place of it."""
-    return asked.filter(~asked.unsure & ~np.isin(asked.does, _UPDATES))
+    """Those of some lapsed withdrawals that never had a row; others may have had one."""
+    return asked.filter(~asked.unsure)
