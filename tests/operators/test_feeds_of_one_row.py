@@ -21,7 +21,7 @@ from appulse.engines.join.call import JoinSettings, resolve
 from appulse.engines.options import CallSettings
 from appulse.engines.spark.join.tile_bucket import Tile
 from appulse.engines.spark.tiles import TilePlan, hashed_plan
-from appulse.engines.surviving import bucket_of, resolve_surviving
+from appulse.engines.surviving import SurvivingCall, bucket_of, resolve_surviving
 from tests.api.test_survivors import FakeSurviving
 from tests.helpers.fake_spark import FakeAggregate, FakeSpark
 from tests.operators.test_collecting import FakeCollect
@@ -53,15 +53,17 @@ def feeds() -> Iterator[str]:
 
 
 def cases() -> list[list[list[Row]]]:
-    """Every feed in every cut, with values that rise, fall and come again; deletions have their values or none."""
+    """Every feed in every cut, with values that rise, fall and come again; all deletions have values, none, or some."""
     found: list[list[list[Row]]] = []
-    for ops, values, valued in product(feeds(), ((1, 2, 3, 4, 5), (5, 4, 3, 2, 1), (2, 1, 2, 1, 2)), (False, True)):
+    rises, falls, again = (1, 2, 3, 4, 5), (5, 4, 3, 2, 1), (2, 1, 2, 1, 2)
+    for ops, (values, valued) in product(feeds(), ((rises, 0), (falls, 0), (again, 1), (rises, 2), (falls, 3))):
         for cut in range(len(ops)):
             for at in combinations(range(1, len(ops)), cut):
                 rows, last = [], None
-                for op, value in zip(ops, values, strict=False):
+                for i, (op, value) in enumerate(zip(ops, values, strict=False)):
                     last = last if op == "d" else float(value)
-                    rows.append(Row(len(found), last if valued or op != "d" else None, op))
+                    bare = op == "d" and not valued & (1 if i < MOST // 2 else 2)
+                    rows.append(Row(len(found), None if bare else last, op))
                 found.append([rows[a:b] for a, b in pairwise((0, *at, len(ops)))])
     return found
 
@@ -269,6 +271,50 @@ def test_calls_agree_where_no_order_is_known(order: Sequence[int]) -> None:
         assert shown[1]["v"].to_pylist() == [max(values)]
         signs = [(row["v"], row["change"]) for row in shown[2].to_pylist()]
         assert signs == [(5.0, 1), (5.0, -1), (max(values), 1)]
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_where_no_order_is_known_calls_leave_what_some_order_leaves(filtered: bool) -> None:
+    """The first part of each feed in one micro-batch, and the others in the next one, each of its own partition."""
+    schema, settings = table([]).schema, CallSettings()
+    calls: list[Any] = [resolve_collect(stream(filtered=filtered), schema, CollectSettings(every=5))]
+    calls.append(resolve_surviving(stream(), schema, settings))
+    found = []
+    for call, make, reverse in product(calls, (CollectBucket, bucket_of), (False, True)):
+        if (make is bucket_of) is not isinstance(call, SurvivingCall):
+            continue
+        bucket: Any = make(call)
+        answers = []
+        for parts, ended in ((PUSHES[:1], None), (PUSHES[1:], None), ([], 99 << 20)):
+            bucket.begin()
+            bucket.admit([(0, call.encode(0, table(rows))[0]) for rows in (parts[::-1] if reverse else parts)])
+            answers += bucket.advance(ended=ended)
+        whole = pa.concat_tables(answers)
+        if make is bucket_of:
+            found.append(sorted((row["k"], row["x"]) for row in whole.to_pylist()))
+        else:
+            found.append(sorted((row["key"], x) for row in whole.to_pylist() for x in row["samples"]))
+    if filtered:
+        found = [[(k, x) for k, x in own if LOW < x - 10 * k < HIGH] for own in found]
+    else:
+        stand = {k: x - 10 * k for k, x in found[0]}
+        assert len(stand) == len(found[0])
+        for k, (first, *rest) in enumerate(CASES):
+            assert stand.get(k) in possible(rest, None if first[-1].op == "d" else first[-1].value)
+    assert all(own == found[0] for own in found)
+
+
+def possible(parts: Sequence[Sequence[Row]], held: float | None) -> set[float | None]:
+    """What a table may hold after changes that came in parts, in any order of these that it allows."""
+    if not any(parts):
+        return {held}
+    found: set[float | None] = set()
+    for i, part in enumerate(parts):
+        _, value, op = part[0] if part else (0, None, "")
+        if not op or (op == "c") is not (held is None) or (op == "d" and value not in (None, held)):
+            continue
+        found |= possible([*parts[:i], part[1:], *parts[i + 1 :]], None if op == "d" else value)
+    return found
 
 
 def test_a_row_that_cannot_be_used_may_be_withdrawn() -> None:

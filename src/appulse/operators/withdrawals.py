@@ -3,14 +3,15 @@
 A withdrawal has the key, the time and the group of its row, and perhaps its values. Of several rows it means one with
 its values; then one that came in an earlier step; then the last in canonical order. One that finds no row waits until
 no row of its time can come any more. A row in place of another never withdraws itself, and does not wait: of several
-that come in one step, where nothing says which came first, the last in canonical order stays.
+that come in one step, where nothing says which came first, the last in canonical order stays. Rows that a condition
+left out are known as well, as long as rows of their time can come: a withdrawal may mean one of them.
 
-Rows that a condition left out are known as well until then: a withdrawal may mean one of them.
+So whatever order the changes of one row in a step had, what is left is what some feed of a table leaves.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -57,7 +58,7 @@ _VALUED = (*_EXACT, WITHDRAWS, WITHDRAWS_LIKELY)
 _PATIENT = (WITHDRAWS, WITHDRAWS_ANY, WITHDRAWS_LIKELY, WITHDRAWS_EARLIER)
 _SIMPLE = (WITHDRAWS, WITHDRAWS_ANY, WITHDRAWS_LEFT_OUT)
 # Whose turn it is, by what a withdrawal does.
-_TURNS = np.array([0, 0, 4, 3, 1, 2, 3, 4, 0])
+_TURNS = np.array([0, 0, 4, 2, 1, 5, 3, 4, 0])
 
 
 @dataclass(frozen=True)
@@ -367,7 +368,8 @@ class Ledger:
         found = _unambiguous(parts, begins, near, wanted, before)
         if found is None:
             # Those that know the values of their rows choose first, those that take any last.
-            first = np.argsort(_TURNS[-wanted.does], kind="stable")
+            turn, values = _TURNS[-wanted.does].tolist(), wanted.values.to_list()
+            first = np.array(sorted(range(len(wanted)), key=lambda i: (turn[i], values[i])))
             turns = _asked(wanted.take(first))
             named = self._named(stream, parts, begins, near)
             named.part_updates(turns, before)
@@ -485,6 +487,7 @@ class _Named:
     values: dict[int, bytes]
     left_out: set[int]
     updates: dict[Identity, list[int]] = field(default_factory=dict)  # rows in place of others, of this step
+    spare: Counter[Identity] = field(default_factory=Counter)  # how many of these were withdrawn by their values
 
     @classmethod
     def of(cls, earlier: Sequence[tuple[int, tuple[Identity, int, bytes]]], left_out: set[int]) -> _Named:
@@ -520,8 +523,10 @@ class _Named:
         identity, does, values = asked
         own, updates = self.rows.get(identity, []), self.updates.get(identity, [])
         if does in _REPLACING:
-            # The last of the updates stays.
-            those = own or updates[:-1] or (updates if does == WITHDRAWS_EARLIER else [])
+            # The last of the updates stays, unless another one has gone in its place.
+            last = updates if does == WITHDRAWS_EARLIER or self.spare[identity] else []
+            those = own or updates[:-1] or last
+            self.spare[identity] -= int(those is last and bool(last))
         else:
             may = [[i for i in of if self._may(i, does)] for of in (own, updates)]
             equal = ([i for i in of if self.values[i] == values] for of in may if does in _VALUED)
@@ -531,7 +536,9 @@ class _Named:
             those = fits if fits or does in _EXACT else may[0] or may[1]
         if not those:
             return -1
-        chosen = ([i for i in those if i < before] or those)[-1]
+        # A row that another one of its table withdraws came with that one.
+        chosen = ([i for i in those if (i < before) is not (does == WITHDRAWS_FORMER)] or those)[-1]
+        self.spare[identity] += chosen in updates and does not in _REPLACING
         (own if chosen in own else updates).remove(chosen)
         return chosen
 
