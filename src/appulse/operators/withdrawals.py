@@ -524,9 +524,10 @@ class _Named:
         own, updates = self.rows.get(identity, []), self.updates.get(identity, [])
         if does in _REPLACING:
             # The last of the updates stays, unless another one has gone in its place.
-            last = updates if does == WITHDRAWS_EARLIER or self.spare[identity] else []
-            those = own or updates[:-1] or last
-            self.spare[identity] -= int(those is last and bool(last))
+            those = own or updates[:-1]
+            if not those and updates and (does == WITHDRAWS_EARLIER or self.spare[identity]):
+                those = updates
+                self.spare[identity] -= 1
         else:
             may = [[i for i in of if self._may(i, does)] for of in (own, updates)]
             equal = ([i for i in of if self.values[i] == values] for of in may if does in _VALUED)
@@ -538,8 +539,10 @@ class _Named:
             return -1
         # A row that another one of its table withdraws came with that one.
         chosen = ([i for i in those if (i < before) is not (does == WITHDRAWS_FORMER)] or those)[-1]
-        self.spare[identity] += chosen in updates and does not in _REPLACING
-        (own if chosen in own else updates).remove(chosen)
+        of = own if chosen in own else updates
+        of.remove(chosen)
+        if of is updates and does not in _REPLACING:
+            self.spare[identity] += 1
         return chosen
 
     def _may(self, row: int, does: int) -> bool:
