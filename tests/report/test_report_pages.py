@@ -372,6 +372,11 @@ def test_rows_without_a_partner_are_no_matches() -> None:
     assert sum(map(int, re.findall(r"(\d+)</title>", bars))) == 1
 
 
+def test_metrics_of_a_checkpoint_that_has_gone_are_left_out() -> None:
+    batches, wrong = batches_of([*told(), *told()[:2]])
+    assert ([batch.number for batch in batches], wrong) == ([0, 1], 0)
+
+
 def test_metrics_of_either_form_make_a_funnel() -> None:
     batches, wrong = batches_of([*told(), "{", "", "[]", json.dumps({"query_id": "other", "batch_id": 1})])
     assert (len(batches), wrong) == (5, 3)

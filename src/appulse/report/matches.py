@@ -151,7 +151,8 @@ class Batch:
 def batches_of(lines: Iterable[str]) -> tuple[list[Batch], int]:
     """The micro-batches of a file of JSON objects, of `appulse.listen` or ``appulse run --json``, and lines left out.
 
-    Where several queries report, those of the query that reports most often; a batch reported twice counts once.
+    Where several queries report, those of the query that reports most often; a batch reported twice counts once, and
+    what stands before a batch 0 is of a checkpoint that has gone.
     """
     stages: dict[str, dict[int, Batch]] = {}
     wrong = 0
@@ -164,7 +165,10 @@ def batches_of(lines: Iterable[str]) -> tuple[list[Batch], int]:
         except (ValueError, TypeError, KeyError, AttributeError):
             wrong += 1
             continue
-        stages.setdefault(query, {})[batch.number] = batch
+        known = stages.setdefault(query, {})
+        if batch.number == 0:
+            known.clear()
+        known[batch.number] = batch
     if not stages:
         return [], wrong
     most = max(stages.values(), key=len)
