@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -69,7 +70,11 @@ def job(tmp_path: Path) -> Path:
     for seed, name in enumerate(("near", "far"), 1):
         (tmp_path / name).mkdir()
         for part in range(3):
-            rows(seed)[part * 40 : part * 40 + 40].to_parquet(tmp_path / name / f"{part}.parquet")
+            path = tmp_path / name / f"{part}.parquet"
+            rows(seed)[part * 40 : part * 40 + 40].to_parquet(path)
+            os.utime(
+                path, (1_700_000_000 + part, 1_700_000_000 + part)
+            )  # Spark reads files in the order of their times
     file = tmp_path / "job.toml"
     file.write_text(JOB)
     return file
