@@ -74,7 +74,7 @@ def job(tmp_path: Path) -> Path:
             rows(seed)[part * 40 : part * 40 + 40].to_parquet(path)
             os.utime(
                 path, (1_700_000_000 + part, 1_700_000_000 + part)
-            )  # Spark reads files in the order of their times
+            )  # Spark reads in the order of these
     file = tmp_path / "job.toml"
     file.write_text(JOB)
     return file
