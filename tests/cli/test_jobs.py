@@ -72,9 +72,7 @@ def job(tmp_path: Path) -> Path:
         for part in range(3):
             path = tmp_path / name / f"{part}.parquet"
             rows(seed)[part * 40 : part * 40 + 40].to_parquet(path)
-            os.utime(
-                path, (1_700_000_000 + part, 1_700_000_000 + part)
-            )  # Spark reads in the order of these
+            os.utime(path, (1_700_000_000 + part, 1_700_000_000 + part))  # Spark reads in the order of these
     file = tmp_path / "job.toml"
     file.write_text(JOB)
     return file
