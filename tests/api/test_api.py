@@ -846,3 +846,45 @@ def test_a_call_by_hand_says_that_it_cannot_be_pickled() -> None:
         with pytest.raises(TypeError, match=r"SimilarityJoin holds the state of its rows, and cannot be pickled"):
             copied(call)
     assert not copy.copy(call).started
+
+
+MOVING: dict[str, Any] = {"motion": ap.Straight(max_gap=10)}
+OF_TWO: dict[str, tuple[Any, dict[str, Any]]] = {
+    "join": (lambda *s: ap.SimilarityJoin(*s, epsilon=1, probability=0.1, window=5), {}),
+    "moving": (lambda *s: ap.SimilarityJoin(*s, epsilon=1, probability=0.1, window=5), MOVING),
+    "encounters": (lambda *s: ap.Encounters(*s, epsilon=1, probability=0.1), MOVING),
+    "nearest": (lambda *s: ap.Nearest(*s, epsilon=1, window=5), {}),
+    "left": (lambda *s: ap.Nearest(*s, epsilon=1, window=5, how="left"), {}),
+    "assign": (lambda *s: ap.Assign(*s, epsilon=1, probability=0.1, window="tick"), {}),
+    "outliers": (lambda *s: ap.Outliers(*s, epsilon=1, fewer_than=2, probability=0.1, window=5), {}),
+}
+
+
+@pytest.mark.parametrize("name", [*OF_TWO])
+def test_streams_may_come_one_after_the_other(name: str) -> None:
+    rows = pa.table({"id": [1, 2], "t": [0.0, 1.0], "x": [0.0, 2.0], "y": [0.0, 0.0]})
+    made, more = OF_TWO[name]
+    found = []
+    for pushes in ([{"a": rows}, {"b": rows}], [{"b": rows}, {"a": rows}], [{"a": rows, "b": rows}]):
+        value = ap.Gaussian("x", "y", sigma=0.1)
+        call = made(*(ap.Stream(None, key="id", time="t", value=value, name=side, **more) for side in "ab"))
+        parts = [call.push(**push) for push in pushes]
+        assert all(len(part) == 0 for part in parts[:-1])
+        whole = pa.concat_tables([*parts[-1:], call.drain()])
+        assert len(call.rejects()) == 0
+        found.append(sorted(map(repr, whole.to_pylist())))
+    assert found[0] == found[1] == found[2] != []
+
+
+@pytest.mark.parametrize(("name", "lost"), [("left", True), ("nearest", False)])
+def test_a_stream_that_never_came_is_missed_where_rows_would_be_lost(name: str, *, lost: bool) -> None:
+    rows = pa.table({"id": [1], "t": [0.0], "x": [0.0], "y": [0.0]})
+    call = OF_TWO[name][0](*(ap.Stream(None, key="id", time="t", value=ap.Exact("x", "y"), name=s) for s in "ab"))
+    call.push(a=rows)
+    with pytest.raises(ap.BadArgument, match="A stream has shown no columns"):
+        call.rejects()
+    if lost:
+        with pytest.raises(ap.BadArgument, match="A stream has shown no columns"):
+            call.drain()
+        call.push(b=rows.slice(0, 0))
+    assert len(call.drain()) == int(lost)

@@ -268,8 +268,15 @@ class ByHand(Generic[Engine]):
 
     def _may_start(self, held: Sequence[Frames], types: Types, *, ended: bool) -> bool:
         """Whether the engine can be made."""
+        if ended and held and self._settings.get("how", "inner") != "inner":
+            self._check_shown(held)
         known = bool(held) and all(types[name].knows(self._identity(name)) for name in self._streams)
         return known and (ended or self._has_values(held))
+
+    def _check_shown(self, held: Sequence[Frames]) -> None:
+        """Raise `BadArgument` where a stream has shown no columns."""
+        if len(self._shown(held)) < len(self._streams):
+            raise BadArgument("A stream has shown no columns. Push every stream first, if only an empty frame.")
 
     def _has_values(self, held: Sequence[Frames]) -> bool:
         """Whether some column says if values are numbers or vectors, where they may be either."""
@@ -278,11 +285,12 @@ class ByHand(Generic[Engine]):
         return not all(is_open(self._streams[name].value, self._schema(name, held)) for name in self._shown(held))
 
     def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
-        """No answers, in their columns; raises where the last of the pushes cannot be taken in."""
-        return self._fed(held, types)[3]
+        """No answers, in their columns once all are known; raises where the last of the pushes cannot be taken in."""
+        return self._fed(held, types)[3] if len(self._shown(held)) == len(self._streams) else pa.table({})
 
     def _early_rejects(self) -> pa.Table:
         """The rows of held pushes that cannot be used."""
+        self._check_shown(self._held)
         engine, survivors, *_ = self._fed(self._held, self._types)
         return survivors.with_rejects(self._rejected(engine))
 

@@ -235,8 +235,8 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         shown = self._shown(held)
         typed = [name for name in shown if types[name].knows(self._identity(name))]
         inner = self._settings["how"] == "inner"
-        if ended and not inner and typed and len(shown) < len(self._streams):
-            raise BadArgument("A stream has shown no columns. Push every stream first, if only an empty frame.")
+        if ended and not inner and typed:
+            self._check_shown(held)
         least = min(2, len(self._streams)) if inner else 1
         known = ended or (len(shown) == len(self._streams) and self._has_values(held))
         return known and len(typed) >= least
