@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -359,3 +360,17 @@ def test_numbers_may_stand_in_a_dictionary(column: str) -> None:
     assert found[0].num_rows > 0
     assert found[1].to_pylist() == found[0].to_pylist()
     assert found[1].schema.types == found[0].schema.types
+
+
+def test_partitions_may_be_of_short_and_long_texts() -> None:
+    """Polars has long ones."""
+    rows = pd.DataFrame({"id": ["p", "q", "r"], "t": [0, 1, 2], "x": [0.0, 1.0, 1.5], "g": ["a", "b", "b"]})
+    asked: dict[str, Any] = {"key": "id", "time": "t", "value": "x", "partition_by": "g"}
+    short, long = (ap.Stream(frame, name=name, **asked) for frame, name in ((rows, "s"), (pl.from_pandas(rows), "l")))
+    both = ap.similarity_join(short, replace(long, name="other", frame=rows), epsilon=2, probability=1, window=5)
+    found = ap.similarity_join(short, long, epsilon=2, probability=1, window=5)
+    names = ["left_key", "right_key"]
+    assert found.select(names).to_pylist() == both.select(names).to_pylist() != []
+    other = replace(long, frame=pl.from_pandas(rows.assign(g=[1, 2, 3])))
+    with pytest.raises(ap.BadArgument, match="'g' of 's' is string, 'g' of 'l' is int64"):
+        ap.similarity_join(short, other, epsilon=2, probability=1, window=5)

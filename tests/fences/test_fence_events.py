@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -456,3 +456,41 @@ def test_bad_arguments() -> None:
     one = ap.Stream(table, key="key", time="time", value=ap.Exact("x"))
     with pytest.raises(ap.BadArgument, match="places in a plane or on the Earth"):
         ap.fence_events(one, fences)
+
+
+SQUARE = "POLYGON (({0} 0, {1} 0, {1} 10, {0} 10, {0} 0))"
+WALK = pa.table({"van": ["a", "a"], "t": [0, 10], "x": [5.0, 50.0], "y": [5.0, 5.0]})
+
+
+@pytest.mark.parametrize("names", [[None, "a", None], [float("nan"), 1.0, None]])
+@pytest.mark.parametrize("condition", [False, True])
+def test_fences_without_a_name_are_rejects(names: list[Any], *, condition: bool) -> None:
+    """As queries without a key are; also those that come later."""
+    regions = [SQUARE.format(0, 10), SQUARE.format(40, 60), "none"]
+    fences = pa.table({"query": names, "region": regions})
+    if condition:
+        fences = fences.append_column("condition", pa.array(["x >", "x > 0", "x > 0"]))
+    walk = ap.Stream(WALK, key="van", time="t", value=ap.Exact("x", "y"))
+    found = ap.fence_events(walk, fences, enter=1, leave=1)
+    assert found.select(["query", "event", "time"]).to_pylist() == [{"query": names[1], "event": "enter", "time": 10}]
+    wrong = ap.rejects(found).select(["reason", "detail"]).to_pylist()
+    assert wrong == [{"reason": "bad region", "detail": "query is null"}] * 2
+    with pytest.raises(ap.BadInput, match="query is null"):
+        ap.fence_events(walk, fences, enter=1, leave=1, on_reject="fail")
+    by_hand = ap.FenceEvents(replace(walk, frame=None), fences, enter=1, leave=1)
+    by_hand.change(fences.slice(0, 1).append_column("change", pa.array(["add"])))
+    assert by_hand.push(WALK.slice(0, 1)).num_rows + by_hand.push(WALK.slice(1)).num_rows + len(by_hand.drain()) == 1
+    assert len(by_hand.rejects()) == 3
+
+
+@pytest.mark.parametrize("none", [pd.DataFrame(columns=["query", "region"]), pd.DataFrame({"query": [], "region": []})])
+@pytest.mark.parametrize("pushed", [False, True])
+@pytest.mark.parametrize("name", ["yard", 7])
+def test_fences_may_begin_with_none(none: Any, name: Any, *, pushed: bool) -> None:
+    call = ap.FenceEvents(ap.Stream(None, key="van", time="t", value=ap.Exact("x", "y")), none, enter=1, leave=1)
+    if pushed:
+        call.push(WALK.slice(0, 0))
+    call.change(pd.DataFrame({"query": [name], "region": [SQUARE.format(0, 10)]}))
+    found = pa.concat_tables([call.push(WALK), call.drain()])
+    assert found["event"].to_pylist() == ["enter", "exit"]
+    assert found["query"].to_pylist() == [name] * 2

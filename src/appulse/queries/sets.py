@@ -121,7 +121,7 @@ class QuerySet:
             bare = np.array([shape is not None for shape in regions.shapes], bool)
             texts = pc.if_else(pc.and_(pa.array(bare), pc.is_null(texts)), _ANYWHERE, texts)
         texts = (texts.dictionary_decode() if pa.types.is_dictionary(texts.type) else texts).cast(pa.large_string())
-        refused = [Refused(i, "the key is null") for i in np.flatnonzero(np.asarray(keys.is_null())).tolist()]
+        refused = [Refused(i, "the key is null") for i in np.flatnonzero(np.asarray(keys.is_null(nan_is_null=True))).tolist()]
         refused += [
             Refused(i, "the condition is null")
             for i in np.flatnonzero(np.asarray(texts.is_null()) & np.asarray(keys.is_valid())).tolist()

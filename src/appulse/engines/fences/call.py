@@ -187,6 +187,9 @@ def resolve_fences(
     carried = carried_of(stream, schema, name)
     encoding = replace(encoding, carry=_both(types if changing else columns_of(fences, types), carried))
     regions = regions_of(geometries_of(fences), radii_of(fences, "fences"), earth)
+    nameless = np.flatnonzero(pc.is_null(plain_values(fences[QUERY]), nan_is_null=True)).tolist()
+    wrong = {one.row: one.why for one in regions.bad} | dict.fromkeys(nameless, "query is null")
+    regions = _without(regions, nameless)
     names = plain_values(fences[QUERY]).take(pa.array(regions.rows))
     passes = None if crossing is None else within_tolerance(crossing)
     call = FenceCall(
@@ -217,21 +220,27 @@ def resolve_fences(
     check_terms(fences.schema, call.time_type, types)
     call = replace(call, digest=_with_terms(call.digest, fences, encoding.unit))
     shown = fences.drop_columns([REGION]) if len(fences.column_names) > 1 else fences
-    wrong = [(one.row, one.why) for one in regions.bad]
-    refused = refused_queries(shown, wrong, call.reject_schema, why.BAD_REGION)
+    refused = refused_queries(shown, sorted(wrong.items()), call.reject_schema, why.BAD_REGION)
     terms, odd = terms_of(fences, encoding.unit, types)
     if terms is not None:
+        odd = [(row, reason) for row, reason in odd if row not in wrong]
         refused = pa.concat_tables([refused, refused_queries(shown, odd, call.reject_schema)])
-        kept = np.flatnonzero(~np.isin(regions.rows, [row for row, _ in odd]))
-        if len(kept) < len(regions.rows):
-            regions = replace(regions, arrays=taken(regions.arrays, kept), rows=regions.rows[kept], found_by=None)
-            names = names.take(pa.array(kept))
+        regions = _without(regions, [row for row, _ in odd])
+        names = plain_values(fences[QUERY]).take(pa.array(regions.rows))
         call = replace(call, fences=Own(FenceSet(regions, names, terms.take(regions.rows))))
     if len(refused) and settings.on_reject == "fail":
         raise bad_rows(refused)
     return replace(
         call, refused_fences=pa.concat_tables([refused, never_entered(regions.arrays, regions.rows, shown, call)])
     )
+
+
+def _without(regions: RegionSet, rows: Sequence[int]) -> RegionSet:
+    """The regions but those of some rows."""
+    kept = np.flatnonzero(~np.isin(regions.rows, rows))
+    if len(kept) == len(regions.rows):
+        return regions
+    return replace(regions, arrays=taken(regions.arrays, kept), rows=regions.rows[kept], found_by=None)
 
 
 def check_fences(schema: pa.Schema, needed: Sequence[str], more: str = "") -> None:

@@ -15,7 +15,9 @@ from appulse.engines.local import Local
 from appulse.engines.swapped import Swapped
 from appulse.errors import BadArgument
 from appulse.model import defects as why
+from appulse.model.columns import plain_values
 from appulse.model.objects import Objects
+from appulse.model.regions import QUERY
 from appulse.model.workers import Workers, cores
 
 if TYPE_CHECKING:
@@ -54,20 +56,20 @@ class LocalFences(Local[Objects]):
                     "crossing out, or make a new FenceEvents."
                 )
             check_changes(table.schema)
-            bucket = self._following(bucket)
+            bucket = self._following(bucket, table)
         rejects = bucket.change(table)
         wrong = rejects.filter(pc.not_equal(rejects["reason"], why.NEVER_TRUE))
         fail_if_asked(self.call, [wrong])
         self.bucket = bucket
         self._rejects.append(rejects)
 
-    def _following(self, before: FenceBucket) -> ChangingFenceBucket:
-        """A bucket that goes on where nothing had changed so far."""
+    def _following(self, before: FenceBucket, table: pa.Table) -> ChangingFenceBucket:
+        """A bucket that goes on where nothing had changed so far; no fences have names of no type."""
         call = before.call
         if self._fences is not None:
             call = replace(call, given_fences=self._fences)
-        if call.fences.get().names.null_count:
-            raise BadArgument("Some fence has no name (query is null), so it cannot change. Name all of them.")
+        if not len(call.fences.get().names):
+            call = replace(call, query_type=plain_values(table[QUERY]).type)
         bucket = ChangingFenceBucket(call)
         bucket.operator.workers = before.operator.workers
         bucket.swapped = before.swapped

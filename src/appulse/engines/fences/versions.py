@@ -197,7 +197,7 @@ def _changed(version: FenceVersion, table: pa.Table, call: FenceCall) -> tuple[F
     rejects = [call.reject_schema.empty_table()]
     for kind, part in changes_of(table):
         names = as_keys(plain_values(part[QUERY]), call.query_type)
-        null = np.asarray(names.is_null())
+        null = np.asarray(names.is_null(nan_is_null=True))
         shown = part.drop_columns([REGION]) if REGION in part.column_names else part
         if kind == ADD and REGION in part.column_names:
             version, refused = _with_added(version, part, names, shown, call)
@@ -223,7 +223,7 @@ def _with_added(
     version: FenceVersion, part: pa.Table, names: pa.Array, shown: pa.Table, call: FenceCall
 ) -> tuple[FenceVersion, list[pa.Table]]:
     """The set with fences that are new or have changed place, and what cannot be used."""
-    null = np.asarray(names.is_null())
+    null = np.asarray(names.is_null(nan_is_null=True))
     found = regions_of(geometries_of(part), radii_of(part, "fences"), call.plan.earth, digested=False, rasterised=False)
     terms, odd = terms_of(part, call.encoding.unit, call.types)
     wrong = [(int(i), "query is null") for i in np.flatnonzero(null)]
