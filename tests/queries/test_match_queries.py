@@ -235,6 +235,14 @@ def _assert_pairs(found: pa.Table, expected: list[NDArray[np.int64]]) -> None:
     assert (found["probability"].to_numpy() == 1.0).all()
 
 
+@pytest.mark.parametrize("names", [["a", None], [1.0, float("nan")]])
+def test_queries_without_a_key_are_rejects(names: list[Any]) -> None:
+    stream = ap.Stream(pa.table({"k": [1], "t": [0], "x": [1.0]}), key="k", time="t", value="x")
+    found = ap.match_queries(stream, pa.table({"query": names, "condition": ["x > 0"] * 2}))
+    assert found["query"].to_pylist() == names[:1]
+    assert ap.rejects(found)["detail"].to_pylist() == ["the key is null"]
+
+
 def test_samples_are_not_repeated_for_each_sample() -> None:
     table = pa.table(
         {"k": [1], "t": [0], "word": ["a"], "s": [[[float(i), 0.0] for i in range(50)]], "w": [[0.02] * 50]}

@@ -121,13 +121,14 @@ class QuerySet:
             bare = np.array([shape is not None for shape in regions.shapes], bool)
             texts = pc.if_else(pc.and_(pa.array(bare), pc.is_null(texts)), _ANYWHERE, texts)
         texts = (texts.dictionary_decode() if pa.types.is_dictionary(texts.type) else texts).cast(pa.large_string())
-        refused = [Refused(i, "the key is null") for i in np.flatnonzero(np.asarray(keys.is_null(nan_is_null=True))).tolist()]
+        nameless = np.asarray(keys.is_null(nan_is_null=True))
+        refused = [Refused(i, "the key is null") for i in np.flatnonzero(nameless).tolist()]
         refused += [
             Refused(i, "the condition is null")
-            for i in np.flatnonzero(np.asarray(texts.is_null()) & np.asarray(keys.is_valid())).tolist()
+            for i in np.flatnonzero(np.asarray(texts.is_null()) & ~nameless).tolist()
         ]
         long = np.asarray(pc.utf8_length(texts).fill_null(0)) > MOST_LENGTH
-        usable = np.asarray(keys.is_valid()) & np.asarray(texts.is_valid())
+        usable = ~nameless & np.asarray(texts.is_valid())
         refused += [Refused(i, too_long(len(texts[i].as_py()))) for i in np.flatnonzero(usable & long).tolist()]
         rows = np.flatnonzero(usable & ~long)
         found = Texts.of(texts.take(pa.array(rows)))
