@@ -129,7 +129,7 @@ def test_odd_paths_and_files_half_written_are_told(job: Path, old: str, new: str
 
 @pytest.mark.parametrize("engine", ["spark", "local"])
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "expected"),
     [
         ('path = "rejects"', 'path = "pairs"', "rejects.path: {0}/pairs is the folder of sink.path. "),
         ('path = "rejects"', 'path = "file://{0}/pairs/bad/"', "lies in {0}/pairs, the folder of sink.path. "),
@@ -138,14 +138,14 @@ def test_odd_paths_and_files_half_written_are_told(job: Path, old: str, new: str
         ('path = "near"', 'path = "p*"', "sink.path: {0}/pairs lies in {0}/p*, the folder of sources.near.path. "),
     ],
 )
-def test_folders_that_are_not_apart_are_told(job: Path, engine: str, old: str, new: str, told: str) -> None:
+def test_folders_that_are_not_apart_are_refused(job: Path, engine: str, old: str, new: str, expected: str) -> None:
     job.write_text(f'engine = "{engine}"\n{job.read_text()}')
     (problem,) = wrong(job, old, new.format(job.parent))
-    assert told.format(job.parent) in problem
+    assert expected.format(job.parent) in problem
 
 
 @pytest.mark.parametrize(
-    ("engine", "old", "new", "told"),
+    ("engine", "old", "new", "expected"),
     [
         ("spark", 'path = "near"', 'path = "near"\nschema = "id long, time long, x double"', "has no column 'y'"),
         (
@@ -173,14 +173,16 @@ def test_folders_that_are_not_apart_are_told(job: Path, engine: str, old: str, n
         ("local", 'model = "Gaussian"', 'model = "Incomplete"', ""),
     ],
 )
-def test_what_the_file_shows_is_told_before_a_run(job: Path, engine: str, old: str, new: str, told: str) -> None:
+def test_what_the_file_shows_is_reported_before_a_run(
+    job: Path, engine: str, old: str, new: str, expected: str
+) -> None:
     text = job.read_text().replace(old, new.format('format = "webhook"\nurl = "http://x"\n'), 1)
     if "Incomplete" in new:
         text += '[imputer]\nkind = "LastValueImputer"\n'
     job.write_text(f'engine = "{engine}"\n{text}')
     problems = "; ".join(map(str, jobs.validate(job)))
-    assert told in problems
-    assert bool(told) == bool(problems), problems
+    assert expected in problems
+    assert bool(expected) == bool(problems), problems
 
 
 @pytest.mark.parametrize("engine", ["spark", "local"])

@@ -152,12 +152,12 @@ def test_a_start_wants_folders_apart(spark: SparkSession, tmp_path: Path) -> Non
     rows = spark.readStream.schema("id long, t long, x double").parquet(str(tmp_path))
     found = ap.self_join(ap.Stream(rows, key="id", time="t", value="x"), epsilon=1, probability=0.5, window=10)
     out, elsewhere = f"{tmp_path}/out", f"{tmp_path}/cp"
-    for sinks, checkpoint, told in (
+    for sinks, checkpoint, problem in (
         ([("parquet", {"path": out}), ("json", {"path": f"file://{out}/"})], elsewhere, "rejects: .* is the folder of"),
         ([("delta", {"path": out}), ("json", {"path": f"{out}/bad"})], elsewhere, "rejects: .* lies in .* of sink"),
         ([("parquet", {"path": out})], out, "sink: .* is the folder of checkpoint"),
         ([lambda *_: None, ("json", {"path": out})], f"{out}/cp", "rejects: .* contains .* of checkpoint"),
     ):
-        with pytest.raises(BadArgument, match=told):
+        with pytest.raises(BadArgument, match=problem):
             ap.start(found, *sinks, checkpoint=checkpoint)
     assert list(tmp_path.iterdir()) == []

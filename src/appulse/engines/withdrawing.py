@@ -85,9 +85,10 @@ class Corrections:
         wanted = []
         for i, rows in asked:
             assert rows.change is not None  # noqa: S101 - else they withdraw nothing
-            left = rows.change == LEFT_OUT
-            self.ledger.leave_out(i, rows.filter(left))
-            own = rows.filter(~left)
+            left, own = rows.change == LEFT_OUT, rows
+            if left.any():
+                self.ledger.leave_out(i, rows.filter(left))
+                own = rows.filter(~left)
             wanted.append((i, withdrawals(own, self._call.keys(i, own), self._unsure(i, own, before))))
         return wanted
 

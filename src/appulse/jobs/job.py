@@ -427,7 +427,8 @@ def _sensed(job: Job, readings: Stream, spark: SparkSession) -> DataFrame:
 
 def _check_readings(job: Job, stream: Stream, schema: pa.Schema) -> tuple[list[Problem], Any]:
     """Arguments that do not go with the columns of Parquet files that are there."""
-    table, call = job.table, None  # type: JobTable, Any
+    table = job.table
+    call: Any = None
     try:
         if table.sensor_join is not None:
             if (column := table.sensor_join.window_column) is not None:

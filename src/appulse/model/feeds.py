@@ -2,7 +2,7 @@
 
 Within a table, a row in place of another, or a withdrawal without values, means the one row of its key and time that
 stands before it. The first that finds none there means a row from outside of the table, and never one that the table
-adds after it. Where several rows stand at once, whoever holds rows decides.
+adds after it. Where several rows stand at once, the ledger of rows decides.
 """
 
 from __future__ import annotations
