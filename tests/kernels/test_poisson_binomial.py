@@ -94,11 +94,12 @@ def test_the_number_of_absent_rows_is_exact(exist: list[float]) -> None:
 
 @pytest.mark.parametrize("n", [63, 64, 65, 129, 1000, 5000])
 def test_long_mass_functions_are_those_of_scipy(n: int) -> None:
-    """On both sides of where halves are convolved."""
+    """On both sides of where halves are convolved; from 1.18 on SciPy takes the square of ``n`` for each number."""
     rng = np.random.default_rng(n)
     for exist in (rng.random(n), 1.0 - 0.3 * rng.random(n), rng.choice([0.5, 0.9, 1.0, 1e-9], n)):
         found = _absent(exist)
-        assert np.abs(found[::-1] - poisson_binom.pmf(np.arange(n + 1), exist)).max() <= CLOSE
+        numbers = np.arange(n + 1) if n <= 1000 else round(exist.sum()) + np.arange(-20, 21)
+        assert np.abs(found[::-1][numbers] - poisson_binom.pmf(numbers, exist)).max() <= CLOSE
         assert abs(found.sum() - 1.0) <= CLOSE
 
 
