@@ -107,6 +107,54 @@ def test_topics_are_planned_from_a_sample(job: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ("state_rows = 40", "only the hard limit state_rows = 40 holds"),
+        ('memory = "1 MB"\nrate = 50.0', "no limit holds without state_rows"),
+    ],
+)
+@pytest.mark.parametrize("source", ["topic", "empty folder", "delta"])
+def test_a_job_that_cannot_be_planned_starts_with_a_warning(job: Path, source: str, limits: str, said: str) -> None:
+    from rich.console import Console
+
+    from appulse.cli.fitting import must_fit
+    from appulse.jobs import load
+
+    (job.parent / "empty").mkdir()
+    files = 'format = "parquet"\npath = "fixes"\n'
+    instead = {
+        "topic": TOPIC,
+        "empty folder": files.replace("fixes", "empty"),
+        "delta": files.replace("parquet", "delta"),
+    }
+    job.write_text(f"{JOB.replace(files, instead[source])}[limits]\n{limits}\n")
+    with (console := Console(soft_wrap=True)).capture() as shown:
+        must_fit(load(job), console)
+    assert said in shown.get()
+    assert f"appulse plan {job} --sample fixes=FILE" in shown.get()
+    done = appulse("plan", job, "--sample", f"fixes={job.parent / 'fixes'}")
+    assert done.exit_code == 3  # the same limits
+
+
+def test_the_hard_limit_of_a_job_over_messages_holds(job: Path) -> None:
+    from appulse.jobs import load
+    from appulse.jobs.resident import Resident
+
+    files = 'format = "parquet"\npath = "fixes"\n'
+    recorded = files.replace("fixes", "all.arrow").replace("parquet", "replay") + 'speed = "max"\n'
+    rows = pa.concat_tables(pq.read_table(file) for file in sorted((job.parent / "fixes").iterdir()))
+    with pa.OSFile(str(job.parent / "all.arrow"), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    job.write_text(f'engine = "local"\n{JOB.replace(files, recorded)}[limits]\nstate_rows = 150\n')
+    with pytest.raises(StateLimit, match="state_rows = 150"):
+        Resident(load(job)).run(once=True)
+    done = appulse("run", job, "--once")
+    assert done.exit_code == 1
+    assert "Warning: " in done.output
+    assert "has state_rows = 150" in done.output.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         (["--memory", "lots"], "wanted a size"),

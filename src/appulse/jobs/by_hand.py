@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from appulse.jobs.imputers import RepositoryTable
     from appulse.jobs.job import Job
 
-__all__ = ["arrow_format", "by_hand", "dataset_of", "read_files"]
+__all__ = ["arrow_format", "by_hand", "dataset_of", "is_read_here", "read_files"]
 
 _KINDS = {"parquet": "parquet", "csv": "csv", "json": "json", "orc": "orc"}
 
@@ -75,6 +75,12 @@ def by_hand(job: Job) -> ByHand[Any]:
         **table.of_two,
         **settings,
     )
+
+
+def is_read_here(job: Job, data: DataTable) -> bool:
+    """Whether a table of a job has files of this machine, in a format that is read without Spark."""
+    place = job.place(data.path)
+    return data.format in _KINDS and "://" not in place and bool(files_at(place))
 
 
 def dataset_of(job: Job, data: DataTable, where: str) -> ds.Dataset:

@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 from appulse.api.planning import in_order, planned, some_of
 from appulse.engines.planning import Plan
 from appulse.errors import JobError, nearest
-from appulse.jobs.by_hand import by_hand, dataset_of
+from appulse.jobs.by_hand import by_hand, dataset_of, is_read_here
 from appulse.jobs.files import files_at
 from appulse.jobs.sources import DataTable, ReplayTable
 from appulse.model.times import to_micros
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from appulse.jobs.job import Job
     from appulse.model.stream import Stream
 
-__all__ = ["plan_job"]
+__all__ = ["plan_job", "untried"]
 
 #: Times that are read of each source, to know how many rows come when.
 _MOST_TIMES = 4_000_000
@@ -55,6 +55,19 @@ def plan_job(
     if limits is not None and limits.state_rows is not None and plan.state_rows > limits.state_rows:
         plan = plan.refused(f"it holds {plan.state_rows:,} rows, and [limits] has state_rows = {limits.state_rows:,}")
     return plan.named(job.table.operator)
+
+
+def untried(job: Job) -> list[str]:
+    """The sources that have no rows which a plan could try: topics, empty folders, files that Spark alone reads."""
+    return [name for name in job.table.sources if not _has_rows(job, name)]
+
+
+def _has_rows(job: Job, name: str) -> bool:
+    where = f"sources.{name}"
+    data = job.table.data.get(where)
+    if data is None or not is_read_here(job, data):
+        return False
+    return len(dataset_of(job, data, where).head(1)) > 0
 
 
 def _speed(job: Job) -> float:
