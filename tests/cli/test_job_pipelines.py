@@ -49,6 +49,23 @@ def job(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.parametrize("read", ['servers = "host:9092"', 'servers = "OTHER:9092, HOST:9092"'])
+def test_a_job_that_would_read_what_it_writes_is_refused(job: Path, read: str) -> None:
+    alert = '\n[[alerts]]\nformat = "kafka"\nservers = "host:9092"\ntopic = "{}"\n'
+    text = JOB.replace('servers = "host:9092"\ntopics', f"{read}\ntopics")
+    assert read in text
+    job.write_text(text.replace('topic = "bad"', 'topic = "near"') + alert.format("near"))
+    said = "the query reads the topic 'near', and would read what it writes. Give a topic of its own."
+    assert [str(one) for one in jobs.validate(job)][:2] == [f"rejects.topic: {said}", f"alerts.0.topic: {said}"]
+    with pytest.raises(JobError, match="reads the topic 'near'"):
+        jobs.load(job)
+    job.write_text(text + alert.format("bad"))
+    (only,) = jobs.validate(job)
+    assert str(only).startswith("alerts.0.topic: 'bad' is the topic of rejects.topic, too.")
+    job.write_text(text + alert.format("near").replace("host", "elsewhere"))
+    assert jobs.validate(job) == []
+
+
 def test_brokers_and_tables_become_what_spark_takes(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert jobs.validate(job) == []
     checked = jobs.load(job)

@@ -82,6 +82,12 @@ def main() -> None:
     (Path(folder) / "said.json").write_text(json.dumps(said), encoding="utf-8")
     with pytest.raises(ap.SessionError, match=r"Use result\.writeStream"):
         ap.start(streamed, ("parquet", {"path": f"{folder}/started"}), checkpoint=f"{folder}/of-start")
+    assert not Path(folder, "of-start").exists()  # so that another job may take it
+    topic = {"kafka.bootstrap.servers": "nowhere:9092", "topic": "loop"}
+    read = spark.readStream.format("kafka").options(**topic | {"subscribe": "loop"}).load()
+    read = read.selectExpr("offset AS id", "timestamp AS ts", "1D AS x", "2D AS y")
+    with no_analysis(spark), pytest.raises(ap.BadArgument, match="the query reads the topic 'loop'"):
+        ap.start(ap.self_join(stream(read), **ASKED), ("kafka", topic), checkpoint=f"{folder}/of-start")
     writer = streamed.writeStream.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
     writer.format("parquet").option("path", f"{folder}/streamed").start().awaitTermination()
 

@@ -31,6 +31,25 @@ dead_letter = "lost.jsonl"
 only = {{ left_key = ["vans7", "vans70", "vans270"] }}
 """
 
+#: A query that would read what it writes.
+LOOP = """
+import sys
+import appulse as ap
+
+jars, folder = sys.argv[1:]
+spark = ap.session(**{"spark.jars": jars})
+topics = {"kafka.bootstrap.servers": "nowhere:9092"}
+frame = spark.readStream.format("kafka").options(**topics, subscribe="vans,cabs").load()
+rows = frame.selectExpr("CAST(offset AS STRING) AS id", "timestamp AS at", "1D AS x")
+pairs = ap.self_join(ap.Stream(rows, key="id", time="at", value="x"), epsilon=1.0, probability=1.0, window=10)
+noop, loop = ("noop", {}), ("kafka", topics | {"topic": "cabs"})
+for outputs in ({"sink": loop}, {"sink": noop, "rejects": loop}, {"sink": noop, "alerts": [loop]}):
+    try:
+        ap.start(pairs, checkpoint=folder, **outputs)
+    except ap.BadArgument as error:
+        print(error)
+"""
+
 
 def expected() -> set[tuple[str, str]]:
     """The pairs of a run in process, over what can be decoded."""
@@ -90,3 +109,17 @@ def test_a_job_from_topics_to_a_topic(tmp_path: Path) -> None:
     places = {(row["topic"], row["partition"], row["offset"]) for row in told}
     assert len(places) == len(bad)
     assert {row["payload"] for row in told} == {"/w==", "no json", '{"id": "x", "at": "soon"}'}
+
+
+def test_a_query_that_would_read_what_it_writes_is_refused(tmp_path: Path) -> None:
+    try:
+        files = ",".join(map(str, jars(CONNECTOR)))
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    run = [sys.executable, "-c", LOOP, files, str(tmp_path / "checkpoint")]
+    fast = os.environ | {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
+    done = subprocess.run(run, env=fast, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = "the query reads the topic 'cabs', and would read what it writes. Give a topic of its own."
+    assert done.stdout.splitlines() == [f"{name}: {said}" for name in ("sink", "rejects", "alerts[0]")]
+    assert not (tmp_path / "checkpoint").exists()

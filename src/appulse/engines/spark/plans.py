@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _OBSERVED = "CollectMetrics"
 _WATERMARK = "EventTimeWatermark"
+_STREAM, _KAFKA = "StreamingRelationV2", "kafka"
 _ALIAS = "SubqueryAlias"
 #: How the names of operators with state begin, a join of two streams aside.
 _STATEFUL = ("Aggregate", "Deduplicate", "FlatMapGroups", "TransformWithState", "GlobalLimit")
@@ -103,6 +104,15 @@ def rows_read_now(spark: SparkSession, query: str) -> int | None:
     return sum(found.values()) if found.keys() == wanted and None not in wanted else None
 
 
+def topics_read(frame: DataFrame) -> list[dict[str, str]]:
+    """The options with which a frame reads topics of Kafka as they come."""
+    if is_connect(frame):
+        reads = [part for kind, part in sent(frame) if kind == "Read" and part.is_streaming]
+        return [dict(one.data_source.options) for one in reads if one.data_source.format == _KAFKA]
+    leaves = [node for node in _items(_plan(frame).collectLeaves()) if node.nodeName() == _STREAM]
+    return [dict(node.extraOptions().asCaseSensitiveMap()) for node in leaves if node.sourceName() == _KAFKA]
+
+
 def _first_column(plan: Any) -> int | None:
     columns = plan.output()
     return None if columns.isEmpty() else int(columns.head().exprId().id())
@@ -134,15 +144,20 @@ def may_be_watermarked(frame: DataFrame) -> bool | None:
     return True if "WithWatermark" in kinds else (None if kinds & HIDDEN else False)
 
 
-def grafted(frame: DataFrame, pieces: Mapping[str, DataFrame]) -> DataFrame:
-    """The same frame over other observed frames, by the names of those that they take the place of."""
-    if not pieces:
-        return frame
+def refuse_connect(frame: DataFrame) -> None:
+    """Raise `SessionError` for a frame of Spark Connect, whose plan cannot be put together anew."""
     if is_connect(frame):
         raise SessionError(
             "ap.start plans the calls before the last one anew, which Spark Connect has no way for. Use "
             "result.writeStream, or write the answers of these calls by a start of their own and read them as a stream."
         )
+
+
+def grafted(frame: DataFrame, pieces: Mapping[str, DataFrame]) -> DataFrame:
+    """The same frame over other observed frames, by the names of those that they take the place of."""
+    if not pieces:
+        return frame
+    refuse_connect(frame)
     jvm: Any = frame.sparkSession._jvm  # noqa: SLF001 - see above
     catalyst = jvm.org.apache.spark.sql.catalyst
 

@@ -16,13 +16,14 @@ from appulse.engines.spark.batch_writer import PATIENCE, BatchWriter, observed_f
 from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.failures import Query, spark_errors, writing
 from appulse.engines.spark.lock import CheckpointLock
-from appulse.engines.spark.plans import rows_read_now
+from appulse.engines.spark.plans import refuse_connect, rows_read_now, topics_read
 from appulse.engines.spark.results import SparkResult, own_result
 from appulse.engines.spark.settings import on_connect
 from appulse.engines.spark.sinks import sink_of
 from appulse.engines.spark.tagged import REJECT
 from appulse.errors import BadArgument
 from appulse.model.folders import clashes
+from appulse.model.topics import Topics, topic_clashes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,8 +66,8 @@ def start(
         )
     if drain and trigger not in (None, {"availableNow": True}):
         raise BadArgument(f"drain=True takes what is available now and ends; it goes with no trigger, not {trigger!r}.")
-    _check_chain(known, outputs.rejects)
-    _check_folders(outputs, checkpoint)
+    _check_chain(known, outputs.rejects, partitions)
+    _check_apart(outputs, checkpoint, known.rows)
     remote = on_connect(result.sparkSession)
     with writing(f"the checkpoint {checkpoint}"):
         place = Checkpoint(result.sparkSession, checkpoint)
@@ -144,8 +145,11 @@ def _begun(writer: DataStreamWriter) -> StreamingQuery:
     return writer.start()
 
 
-def _check_chain(known: SparkResult, rejects: Any) -> None:
-    """Raise `BadArgument` for what the calls before cannot do in one query with the last."""
+def _check_chain(known: SparkResult, rejects: Any, partitions: int | None) -> None:
+    """Raise `BadArgument` or `SessionError` for what the calls before cannot do in one query with the last."""
+    moved = partitions is not None and partitions != known.tiling.latest.tiles
+    if known.calls and (moved or any(one.call.holds_back for one in (*known.calls, known))):
+        refuse_connect(known.rows)
     if rejects is not None and known.judge is not None and known.earlier:
         raise BadArgument(
             "rejects= cannot have the rows that the calls before refuse, where the queries are a stream. Write the "
@@ -153,16 +157,28 @@ def _check_chain(known: SparkResult, rejects: Any) -> None:
         )
 
 
-def _check_folders(outputs: Outputs, checkpoint: str) -> None:
-    """Raise `BadArgument` where the sink, the rejects and the checkpoint are not in folders apart."""
+def _check_apart(outputs: Outputs, checkpoint: str, rows: DataFrame) -> None:
+    """Raise `BadArgument` where the sink, the rejects and the checkpoint, or topics of the query, are not apart."""
     given = {"sink": outputs.sink, "rejects": outputs.rejects}
-    written = {name: str(one[1]["path"]) for name, one in given.items() if _has_path(one)}
-    for name, problem in clashes(written, {"checkpoint": checkpoint}):
+    options = {name: one[1] for name, one in given.items() if _has_options(one)}
+    written = {name: str(one["path"]) for name, one in options.items() if "path" in one}
+    found = clashes(written, {"checkpoint": checkpoint})
+    topics = _topics(given)
+    alerts = _topics({f"alerts[{i}]": one for i, one in enumerate(outputs.alerts)})
+    if topics or alerts:
+        found += topic_clashes(topics, alerts, [t for one in topics_read(rows) if (t := Topics.of_options(one))])
+    for name, problem in found:
         raise BadArgument(f"{name}: {problem}")
 
 
-def _has_path(sink: Any) -> bool:
-    return isinstance(sink, tuple | list) and len(sink) == 2 and isinstance(sink[1], dict) and "path" in sink[1]
+def _topics(given: Mapping[str, Any]) -> dict[str, Topics]:
+    """The topics of Kafka that sinks write to, by their names."""
+    options = {name: one[1] for name, one in given.items() if _has_options(one) and one[0] == "kafka"}
+    return {name: topics for name, one in options.items() if (topics := Topics.of_options(one)) is not None}
+
+
+def _has_options(sink: Any) -> bool:
+    return isinstance(sink, tuple | list) and len(sink) == 2 and isinstance(sink[1], dict)
 
 
 def in_place(
