@@ -134,6 +134,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings: dict[str, Any] = {**FEW_ROWS, **places}
     made = session(2, **settings)
     # Hadoop starts a process for each file that it writes, and another for its checksum.
-    made._jvm.org.apache.hadoop.fs.FileSystem.getLocal(made._jsc.hadoopConfiguration()).setWriteChecksum(False)
+    jvm: Any = made._jvm
+    jvm.org.apache.hadoop.fs.FileSystem.getLocal(made._jsc.hadoopConfiguration()).setWriteChecksum(False)
     yield made
     made.stop()
