@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +17,11 @@ import pyarrow.dataset as ds
 import pytest
 
 import appulse as ap
+from appulse import jobs
+from appulse.connect.messages import Messages
 from appulse.engines.spool import Message, Spool
 from appulse.errors import BadArgument, StateError, StorageError
+from appulse.jobs.resident import Resident
 from benchmarks.mqtt import MOSQUITTO, Publisher, broker
 
 if TYPE_CHECKING:
@@ -270,8 +275,6 @@ path = "rejects"
 @needs_broker
 @pytest.mark.spark
 def test_a_job_reads_a_broker_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    from appulse import jobs
-
     with broker(tmp_path / "broker") as server:
         file = tmp_path / "job.toml"
         file.write_text(JOB.format(port=server.port))
@@ -295,9 +298,6 @@ def test_a_job_reads_a_broker_on_spark(spark: SparkSession, tmp_path: Path) -> N
 
 @needs_broker
 def test_a_job_in_process_reads_a_broker(tmp_path: Path) -> None:
-    from appulse import jobs
-    from appulse.jobs.resident import Resident
-
     with broker(tmp_path / "broker") as server:
         file = tmp_path / "job.toml"
         file.write_text(JOB.format(port=server.port))
@@ -314,3 +314,175 @@ def test_a_job_in_process_reads_a_broker(tmp_path: Path) -> None:
     assert sorted(found["time"].to_pylist()) == [float(i) for i in range(41, 100)]
     (bad,) = ds.dataset(tmp_path / "rejects", format="json").to_table().to_pylist()
     assert bad["reason"] == "cannot be decoded"
+
+
+def resident(place: Path, text: str = JOB, **given: Any) -> Resident:
+    file = place / "job.toml"
+    file.write_text(text.format(**given))
+    return Resident(jobs.load(file))
+
+
+def sent(port: int, first: int, count: int) -> None:
+    publisher = Publisher(port)
+    publisher.send(rows(first, count))
+    publisher.settle()
+    publisher.close()
+
+
+def drop_spool(place: Path, port: int) -> None:
+    """A new spool, whose session has begun."""
+    shutil.rmtree(place / "spool")
+    with ap.MqttReader("127.0.0.1", "vans/+", spool=place / "spool", port=port) as reader:
+        reader.backlog()
+
+
+def test_a_spool_keeps_its_name_and_others_have_another(tmp_path: Path) -> None:
+    names = []
+    for folder in ("a", "a", "b"):
+        spool = Spool(tmp_path / folder)
+        names.append(spool.name)
+        spool.append([message(1)])
+        spool.check(1)
+        spool.check(1, names[0]) if folder == "a" else None
+        with pytest.raises(StateError, match=r"messages 0 to [123], not those from 4 on .* another spool"):
+            spool.check(4)
+        spool.close()
+    assert names[0] == names[1] != names[2]
+    with pytest.raises(StateError, match="another spool"):
+        spool.check(1, names[0])
+
+
+@needs_broker
+@pytest.mark.parametrize("grown", [0, 80, 150])
+def test_a_job_in_process_knows_another_spool(tmp_path: Path, grown: int) -> None:
+    with broker(tmp_path / "broker") as server:
+        resident(tmp_path, port=server.port).run(once=True)
+        sent(server.port, 0, 100)
+        resident(tmp_path, port=server.port).run(once=True)
+        drop_spool(tmp_path, server.port)
+        sent(server.port, 100, grown)
+        with ap.MqttReader("127.0.0.1", "vans/+", spool=tmp_path / "spool", port=server.port) as reader:
+            assert reader.backlog() == grown
+            with pytest.raises(StateError, match="another spool"):
+                list(reader.batches(200))
+        with pytest.raises(StateError, match=f"messages 0 to {grown}, not those from 100 on .* another spool"):
+            resident(tmp_path, port=server.port).run(once=True)
+
+
+@needs_broker
+def test_a_checkpoint_without_the_name_of_a_spool_goes_on(tmp_path: Path) -> None:
+    with broker(tmp_path / "broker") as server:
+        reader = ap.MqttReader("127.0.0.1", "vans/+", spool=tmp_path / "spool", port=server.port)
+        reader.backlog()
+        sent(server.port, 0, 5)
+        source = Messages("vans", reader, pa.schema({"at": pa.float64()}), None)
+        source.begin({"vans": 2}, once=True)
+        (taken,) = source.take(0)
+        assert taken.rows["at"].to_pylist() == [2.0, 3.0, 4.0]
+        assert taken.offset == {"offset": 5, "spool": reader.spool_id}
+        source.settle({"vans": 2})
+        source.close()
+
+
+@needs_broker
+def test_a_job_in_process_lets_messages_go_that_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with broker(tmp_path / "broker") as server:
+        job = resident(tmp_path, port=server.port)
+        (source,) = job.sources
+        asked: list[Any] = []
+        monkeypatch.setattr(source, "settle", asked.append)
+        stop = Event()
+        thread = Thread(target=job.run, args=(stop,))
+        thread.start()
+        for first in range(0, 1_000, 100):
+            time.sleep(0.4)
+            sent(server.port, first, 100)
+            if any(asked):
+                break
+        stop.set()
+        thread.join()
+    assert any(one["vans"]["offset"] > 0 for one in asked if one)
+
+
+@needs_broker
+def test_a_broker_that_is_away_is_an_error_and_a_drain_leaves_the_checkpoint_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with broker(tmp_path / "broker") as server:
+        resident(tmp_path, port=server.port).run(once=True)
+        sent(server.port, 0, 60)
+        server.stop()
+        with monkeypatch.context() as patch:
+            patch.setattr("appulse.engines.mqtt.BACKLOG", 1.0)
+            for drain in (False, True):
+                with pytest.raises(StorageError, match=r"did not answer within 1 seconds: .*refused"):
+                    resident(tmp_path, port=server.port).run(once=not drain, drain=drain)
+        server.start()
+        resident(tmp_path, port=server.port).run(drain=True)
+    found = ds.dataset(tmp_path / "out").to_table()
+    assert sorted(found["time"].to_pylist()) == [float(i) for i in range(41, 60)]
+
+
+@needs_broker
+def test_messages_that_keep_coming_hold_up_neither_a_start_nor_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with broker(tmp_path / "broker") as server:
+        resident(tmp_path, port=server.port).run(once=True)
+        publisher, over = Publisher(server.port), Event()
+
+        def steady() -> None:
+            at = 0
+            while not over.wait(0.02):
+                publisher.send(rows(100 + at, 1))
+                at += 1
+
+        thread = Thread(target=steady)
+        thread.start()
+        try:
+            job, stop, seen = resident(tmp_path, port=server.port), Event(), Event()
+            job.on_step = lambda _: seen.set()
+            running = Thread(target=job.run, args=(stop,))
+            running.start()
+            assert seen.wait(5)
+            stop.set()
+            running.join()
+            monkeypatch.setattr("appulse.engines.mqtt.BACKLOG", 1.0)
+            ending = Thread(target=resident(tmp_path, port=server.port).run, kwargs={"drain": True}, daemon=True)
+            ending.start()
+            ending.join(10)
+            assert not ending.is_alive()
+        finally:
+            over.set()
+            thread.join()
+            publisher.close()
+
+
+@needs_broker
+@pytest.mark.spark
+def test_a_job_on_spark_knows_another_spool_and_a_broker_that_is_away(spark: SparkSession, tmp_path: Path) -> None:
+    def run(port: int, *, drain: bool = False) -> None:
+        file = tmp_path / "job.toml"
+        file.write_text(JOB.format(port=port))
+        jobs.run(jobs.load(file), spark, once=not drain, drain=drain).awaitTermination()
+
+    with broker(tmp_path / "broker") as server:
+        (tmp_path / "spool").mkdir()
+        drop_spool(tmp_path, server.port)
+        sent(server.port, 0, 100)
+        run(server.port)
+        server.stop()
+        with pytest.raises(StorageError, match="did not answer within"):
+            run(server.port, drain=True)
+        server.start()
+        kept = tmp_path / "kept"
+        (tmp_path / "spool").rename(kept)
+        for grown in (0, 150):
+            (tmp_path / "spool").mkdir(exist_ok=True)
+            drop_spool(tmp_path, server.port)
+            sent(server.port, 100, grown)
+            with pytest.raises(StateError, match=f"messages 0 to {grown}, not those from 100 on .* another spool"):
+                run(server.port)
+        shutil.rmtree(tmp_path / "spool")
+        kept.rename(tmp_path / "spool")
+        run(server.port, drain=True)

@@ -23,7 +23,6 @@ _Port: TypeAlias = Annotated[int, whole(1, 65_535)]
 _Topics: TypeAlias = Annotated[Any, several(NAME, "topics such as 'vans/+/position'", least=1, single=str)]
 _Distinct: TypeAlias = Annotated[str, one_of(*DISTINCT)]
 _Offset: TypeAlias = Annotated[int, whole(0)]
-_BACKLOG = 10.0  # seconds
 
 
 def _broker(arguments: dict[str, Any]) -> Broker:
@@ -98,6 +97,16 @@ class MqttReader:
         """The offset of the next message."""
         return self._spool.end
 
+    @property
+    def spool_id(self) -> str:
+        """The name of the spool, made up with its folder: write it down with offsets, and give both to `check`."""
+        return self._spool.name
+
+    @checked
+    def check(self, start: _Offset, spool_id: Name | None = None) -> None:
+        """Raise `StateError` where messages from an offset on are gone, or the offset is of another spool."""
+        self._spool.check(start, spool_id)
+
     @checked
     def read(self, start: _Offset, end: _Offset) -> pa.Table:
         """The messages from one offset up to another, without it: the same at each call."""
@@ -107,10 +116,14 @@ class MqttReader:
     def batches(
         self, start: _Offset, *, most: Count = 10_000, wait: NotNegative = 0.0
     ) -> Iterator[tuple[int, pa.Table]]:
-        """The messages from an offset on that are there, after at most ``wait`` seconds: tables with their end."""
+        """The messages from an offset on that are there, after at most ``wait`` seconds: tables with their end.
+
+        Raises `StateError` as `check` does.
+        """
         return self._batches(start, most, wait)
 
     def _batches(self, start: int, most: int, wait: float) -> Iterator[tuple[int, pa.Table]]:
+        self._spool.check(start)
         end = self._receiver.wait(start, wait)
         while start < end:
             stop = min(start + most, end)
@@ -118,8 +131,11 @@ class MqttReader:
             start = stop
 
     @checked
-    def backlog(self, seconds: NotNegative = _BACKLOG) -> int:
-        """Wait until the broker has sent what it had kept, at most so many seconds; the end of it."""
+    def backlog(self, seconds: NotNegative | None = None) -> int:
+        """Wait until the broker has sent what it had kept, at most so many seconds (None: 10); the end of it.
+
+        That is after half a second without a message. Raises `StorageError` where the broker does not answer in time.
+        """
         return self._receiver.backlog(seconds)
 
     @checked

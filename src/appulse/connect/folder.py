@@ -59,7 +59,7 @@ class Folder:
         """Files come when somebody puts them there."""
         return False
 
-    def begin(self, offsets: Mapping[str, Any]) -> None:
+    def begin(self, offsets: Mapping[str, Any], *, once: bool = False) -> None:  # noqa: ARG002 - others wait
         """Go on behind the files that were read."""
         self._seen = dict(offsets.get(self._stream) or {})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ class Messages:
 
     def __init__(self, stream: str, reader: MqttReader, schema: pa.Schema, most: int | None) -> None:
         self._stream, self._reader, self._schema, self._most = stream, reader, schema, most or _MOST
-        self._at = reader.begin
+        self._at, self._until = reader.begin, -1  # where to end; -1: nowhere
 
     @property
     def streams(self) -> Sequence[str]:
@@ -42,25 +43,38 @@ class Messages:
     @property
     def pending(self) -> bool:
         """Whether there are messages that have not been taken."""
-        return self._reader.end > self._at
+        return (self._reader.end if self._until < 0 else self._until) > self._at
 
-    def begin(self, offsets: Mapping[str, Any]) -> None:
-        """Go on behind an offset, with what the broker has kept."""
-        self._reader.backlog()
-        self._at = int(offsets.get(self._stream, self._reader.begin))
+    def begin(self, offsets: Mapping[str, Any], *, once: bool = False) -> None:
+        """Go on behind an offset; with ``once`` up to what the broker has kept, and no further."""
+        if (place := self._place(offsets)) is not None:
+            self._at = place["offset"]
+            self._reader.check(self._at, place.get("spool"))
+        if once:
+            self._until = self._reader.backlog()
 
     def take(self, wait: float) -> Sequence[Taken]:
         """The messages that have come."""
-        for end, table in self._reader.batches(self._at, most=self._most, wait=wait):
+        most = self._most if self._until < 0 else min(self._most, self._until - self._at)
+        if most == 0:
+            time.sleep(wait)
+            return []
+        for end, table in self._reader.batches(self._at, most=most, wait=wait):
             self._at = end
             rows, unreadable = decoded(table["value"].to_pylist(), self._schema)
-            return [Taken(self._stream, rows, end, unreadable)]
+            offset = {"offset": end, "spool": self._reader.spool_id}
+            return [Taken(self._stream, rows, offset, unreadable)]
         return []
 
     def settle(self, offsets: Mapping[str, Any]) -> None:
         """Messages up to here are safe."""
-        if self._stream in offsets:
-            self._reader.settle(int(offsets[self._stream]))
+        if (place := self._place(offsets)) is not None:
+            self._reader.settle(place["offset"])
+
+    def _place(self, offsets: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Where its stream is: an offset of a spool, whose name early checkpoints did not write down."""
+        given = offsets.get(self._stream)
+        return {"offset": given} if isinstance(given, int) else given
 
     def close(self) -> None:
         """The job has ended; the broker keeps what comes."""

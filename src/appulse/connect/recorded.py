@@ -55,7 +55,7 @@ class Recorded:
         """Rows come when they are due."""
         return not self.ended
 
-    def begin(self, offsets: Mapping[str, Any]) -> None:
+    def begin(self, offsets: Mapping[str, Any], *, once: bool = False) -> None:  # noqa: ARG002 - others wait
         """Go on behind these rows: the next one of all streams is due at once."""
         self._at |= {name: int(offset) for name, offset in offsets.items() if name in self._at}
         if not self.ended:

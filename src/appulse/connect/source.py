@@ -52,8 +52,11 @@ class Source(Protocol):
         """Whether more comes by itself, with nobody adding anything."""
         ...
 
-    def begin(self, offsets: Mapping[str, Any]) -> None:
-        """Go on behind the offset of each stream; of streams without one from the beginning."""
+    def begin(self, offsets: Mapping[str, Any], *, once: bool = False) -> None:
+        """Go on behind the offset of each stream; of streams without one from the beginning.
+
+        ``once`` is whether the job ends with what is there now.
+        """
         ...
 
     def take(self, wait: float) -> Sequence[Taken]:

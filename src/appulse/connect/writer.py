@@ -88,6 +88,7 @@ class Writer:
         self, answers: Sink, rejects: Sink | None, log: CheckpointFolder | None = None, first: int = 0
     ) -> None:
         self._sinks, self._log = (answers, rejects), log
+        self.safe: Mapping[str, Any] = {}  # offsets behind the rows that are written
         self.logged = 0  # bytes of the log since the last state
         self._number, self._shown = first, [False, False]
         self._failed: BaseException | None = None
@@ -141,6 +142,7 @@ class Writer:
             self.logged = 0
         elif self._log is not None and epoch.needless is not None:
             self._log.forget(epoch.needless)
+        self.safe = epoch.offsets or self.safe
 
     def write_rows(self, number: int, epoch: Epoch) -> None:
         """Write the answers and rejects of an epoch."""

@@ -42,6 +42,8 @@ _REMEMBERED = 20_000
 _FLUSH_ROWS, _FLUSH_SECONDS = 1_000, 0.02
 _WAITS = (0.1, 5.0)  # seconds between attempts to connect, the least and the most
 _QOS = 1
+#: Seconds to wait at most for what a broker has kept.
+BACKLOG = 10.0
 _IDLE = 0.5  # seconds without a message after which a backlog is through
 
 
@@ -105,6 +107,7 @@ class Receiver:
         self._came = time.monotonic()
         self._stop, self._arrived = Event(), Condition()
         self._failure: str | None = None
+        self._trouble = ""  # the latest, while there is no connection
         self._subscribed = False
         self._name, self._same_topics = self._session()
         for record in spool.read(max(spool.begin, spool.end - _REMEMBERED), spool.end):
@@ -121,8 +124,12 @@ class Receiver:
             raise StorageError(self._failure)
         return self.spool.end
 
-    def backlog(self, seconds: float) -> int:
-        """The end of the spool once the broker has sent what was waiting, or the time is over."""
+    def backlog(self, seconds: float | None = None) -> int:
+        """The end of the spool once the broker has sent what was waiting, or the time is over.
+
+        Raises `StorageError` without a broker: what is waiting there is not known then.
+        """
+        seconds = BACKLOG if seconds is None else seconds
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             if self._failure is not None:
@@ -130,6 +137,11 @@ class Receiver:
             if self._subscribed and time.monotonic() - self._came > _IDLE:
                 break
             time.sleep(0.02)
+        if not self._subscribed:
+            raise StorageError(
+                f"The MQTT broker {self.broker.host}:{self.broker.port} did not answer within {seconds:g} seconds"
+                f"{self._trouble}. Check its address; once it is back, start again: no message is lost."
+            )
         return self.spool.end
 
     def close(self) -> None:
@@ -151,6 +163,7 @@ class Receiver:
                     wait = _WAITS[0]
                     continue
             except (OSError, ValueError) as error:  # StorageError is an OSError: a disk that is full, for now
+                self._trouble = f": {error}"
                 _LOG.warning("MQTT broker %s:%d: %s", self.broker.host, self.broker.port, error)
                 client.disconnect()
             self._pending.clear()  # not acknowledged: the broker sends them again
@@ -213,7 +226,7 @@ class Receiver:
             with self._arrived:
                 self._arrived.notify_all()
             return
-        self._failure = None
+        self._failure, self._trouble = None, ""
         if not flags.session_present and self.broker.distinct == "redelivered":  # ids of packets begin anew
             self._known.clear()
         if not (flags.session_present and self._same_topics):

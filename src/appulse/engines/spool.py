@@ -7,6 +7,7 @@ import os
 import re
 import struct
 import time
+import uuid
 from array import array
 from bisect import bisect_right
 from pathlib import Path
@@ -78,7 +79,7 @@ class Spool:
     """Messages of one receiver in a folder. A message is safe once `append` has returned.
 
     ``begin`` is the offset of the first record that is kept, ``end`` that of the next. One process writes; raises
-    `StorageError` where another one does.
+    `StorageError` where another one does. ``name`` is made up with the folder: offsets mean messages of one name only.
     """
 
     def __init__(self, folder: str | Path, segment_bytes: int = _SEGMENT) -> None:
@@ -92,6 +93,7 @@ class Spool:
             raise StorageError(f"The spool {self.folder} cannot be used: {error.strerror}. Name another.") from error
         try:
             self._own()
+            self.name = self._named()
             found = sorted(int(name[1]) for name in map(_NAME.fullmatch, os.listdir(self.folder)) if name)  # noqa: PTH208
             self._segments = [_Segment(self._path(first), first) for first in found]
             for segment in self._segments:
@@ -164,6 +166,17 @@ class Spool:
                 )
             return list(self._between(start, end))
 
+    def check(self, start: int, name: str | None = None) -> None:
+        """Raise `StateError` unless messages from ``start`` on are those of the spool that had this ``name``."""
+        with self._turn:
+            if self.begin <= start <= self.end and name in (None, self.name):
+                return
+            raise StateError(
+                f"The spool {self.folder} has messages {self.begin} to {self.end}, not those from {start} on that the "
+                "checkpoint goes on with: they were deleted, or it is another spool. Restore its folder, or begin with "
+                "a new checkpoint."
+            )
+
     def forget(self, before: int) -> None:
         """Delete segments all of whose records are before an offset."""
         with self._turn:
@@ -209,12 +222,28 @@ class Spool:
     def _fresh(self, first: int) -> _Segment:
         segment = _Segment(self._path(first), first)
         segment.path.touch()
+        self._sync()
+        return segment
+
+    def _named(self) -> str:
+        """The name of the spool; one is made up for a folder that has none."""
+        file = self.folder / "id"
+        if not file.exists():
+            fresh = file.with_suffix(".new")
+            with fresh.open("w") as opened:
+                opened.write(uuid.uuid4().hex)
+                opened.flush()
+                os.fsync(opened.fileno())
+            fresh.replace(file)
+            self._sync()
+        return file.read_text()
+
+    def _sync(self) -> None:
         folder = os.open(self.folder, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
-        return segment
 
     def _path(self, first: int) -> Path:
         return self.folder / f"{first:020}.seg"

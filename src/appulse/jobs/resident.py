@@ -77,6 +77,7 @@ class Resident:
         self.call = by_hand(self.job)
         self.sources = sources_of(self.job)
         self._unreadable: list[tuple[str, Unreadable]] = []
+        self._offsets: dict[str, Any] = {}  # behind the rows that came in this run
 
     def run(self, stop: Event | None = None, *, once: bool = False, drain: bool = False, stay: bool = False) -> None:
         """Run until asked to ``stop``, or to the end of the sources.
@@ -97,7 +98,8 @@ class Resident:
                 return
             try:
                 for source in self.sources:
-                    source.begin({name: offset for name, offset in offsets.items() if name in source.streams})
+                    own = {name: offset for name, offset in offsets.items() if name in source.streams}
+                    source.begin(own, once=once or drain)
                 self._loop(writer, saver, stop, once=once, drain=drain, stay=stay)
             finally:
                 try:
@@ -125,8 +127,9 @@ class Resident:
             taken = self._take()
             if taken:
                 epoch.add(self._step(taken))
+            self._offsets |= {one.stream: one.offset for one in taken}
             if saver is not None:
-                saver.taken({one.stream: one.offset for one in taken})
+                saver.taken(self._offsets)
             over = not taken and self._over(once=once or drain)
             if over or epoch.rows >= COMMIT_ROWS or time.monotonic() - written >= self.commit_every:
                 if epoch:
@@ -209,9 +212,12 @@ class Resident:
         return pa.concat_tables([found, pa.table(columns, schema=found.schema)])
 
     def _write(self, writer: Writer, saver: Saver | None, epoch: Epoch, seconds: float) -> None:
+        epoch.offsets = dict(self._offsets)
         if saver is not None:
             saver.finish(epoch, writer.next, writer.logged)
         number = writer.put(epoch)
+        for source in self.sources:
+            source.settle(writer.safe)
         if self.on_write is not None:
             counts = epoch.rows, epoch.answer_rows, epoch.rejected_rows
             self.on_write(Summary(number, *counts, seconds, self.call.state()))

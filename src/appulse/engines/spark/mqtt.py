@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["MqttSource", "mqtt_frame"]
 
 _SPARK_SCHEMA = "topic STRING, partition INT, offset LONG, timestamp TIMESTAMP, value BINARY"
-_OFFSET = "offset"
+_OFFSET, _SPOOL = "offset", "spool"  # of offsets; those of early checkpoints have no spool
 _SLICE = 20_000  # rows of a task
-_BACKLOG = 10.0  # seconds to wait at most for what a broker has kept
 
 
 def mqtt_frame(spark: SparkSession, broker: Broker, spool: str, most: int | None) -> DataFrame:
@@ -70,18 +69,19 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None
         self._open: tuple[Spool, Receiver] | None = None
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The first message that is kept."""
-        return {_OFFSET: self._spool.begin}
+        return self._place(self._spool.begin)
 
-    def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:  # noqa: N802
-        """The end of what may be read now."""
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
+        """The end of what may be read now; raises `StateError` where the spool is not the one of ``start``."""
         end = self._receiver.wait(-1, 0.0) if self._target is None else self._target
         if start is None:
-            return {_OFFSET: end}
+            return self._place(end)
+        first = self._checked(start)
         if ReadMaxRows is not None and isinstance(limit, ReadMaxRows):
-            end = min(end, start[_OFFSET] + limit.max_rows)
-        return {_OFFSET: max(end, start[_OFFSET])}
+            end = min(end, first + limit.max_rows)
+        return self._place(end) if end > first else start
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
         """How many messages a micro-batch takes."""
@@ -90,11 +90,11 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Up to what the broker has now, and no further."""
-        self._target = self._receiver.backlog(_BACKLOG)
+        self._target = self._receiver.backlog()
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The messages between two offsets, the same whenever it is asked."""
-        first, last = start[_OFFSET], end[_OFFSET]
+        first, last = self._checked(start), self._checked(end)
         return [_Slice(self._packed(at, min(at + _SLICE, last))) for at in range(first, last, _SLICE)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -102,9 +102,9 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with pa.ipc.open_stream(partition.value) as stream:
             yield from stream
 
-    def commit(self, end: dict[str, int]) -> None:
+    def commit(self, end: dict[str, Any]) -> None:
         """Messages up to here are never asked for again."""
-        self._spool.forget(end[_OFFSET])
+        self._spool.forget(self._checked(end))
 
     def stop(self) -> None:
         """Leave the broker; it keeps what comes."""
@@ -113,6 +113,14 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             receiver.close()
             spool.close()
             self._open = None
+
+    def _place(self, offset: int) -> dict[str, Any]:
+        return {_OFFSET: offset, _SPOOL: self._spool.name}
+
+    def _checked(self, place: dict[str, Any]) -> int:
+        offset = int(place[_OFFSET])
+        self._spool.check(offset, place.get(_SPOOL))
+        return offset
 
     def _packed(self, first: int, last: int) -> bytes:
         table = table_of(self._spool.read(first, last))
