@@ -289,7 +289,9 @@ def _aggregate(table: pa.Table) -> None:
         run_local(call, table)
     certain = Stream(None, key="id", time="ts", value=Exact("x"))
     named: dict[str, Any] = {"distribution": False, "single_valued": False, "on_reject": "collect"}
-    run_local(resolve_aggregate(certain, table, {"x": ("sum", "median")}, window=TimeWindow(1), **named), table)
+    run_local(
+        resolve_aggregate(certain, table, {"x": ("sum", "median", "frequent5")}, window=TimeWindow(1), **named), table
+    )
 
 
 def _match(table: pa.Table) -> None:

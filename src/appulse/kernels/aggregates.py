@@ -111,6 +111,8 @@ def _log_none(exist: Floats) -> float:
     """The logarithm of the probability that no row exists."""
     total = 0.0
     for p in exist:
+        if p == 1.0:
+            return -np.inf
         total += math.log1p(-p)
     return total
 

@@ -1,4 +1,4 @@
-"""Quantiles and standard deviations of runs of rows: of rows that may not exist, over all possible worlds.
+"""Standard deviations of runs of rows, and quantiles of rows that may not exist, over all possible worlds.
 
 The quantile q of a world is the least of its values that at least a share q of them are at most. With q = part / whole
 that is a sum over rows: one that is at most x adds ``whole - part``, another one takes ``part`` away, one that is not
@@ -40,14 +40,6 @@ def deviations(begin: Ints, end: Ints, values: Floats, out: Floats) -> None:
                 rest += away
                 squares += away * away
             out[w] = math.sqrt(max(squares - rest * rest / n, 0.0) / (n - 1)) * unit
-
-
-@exact_kernel
-def certain(begin: Ints, end: Ints, values: Floats, part: int, whole: int, out: Floats) -> None:
-    """The quantile ``part / whole`` of the values of each run; NaN of none."""
-    for w in range(begin.shape[0]):
-        n = end[w] - begin[w]
-        out[w] = np.sort(values[begin[w] : end[w]])[-((-part * n) // whole) - 1] if n else np.nan
 
 
 @exact_kernel

@@ -14,6 +14,7 @@ import numpy as np
 
 from appulse.kernels import quantiles
 from appulse.kernels.means import expected_means
+from appulse.kernels.ordered_runs import certain_quantiles
 from appulse.model.batch import Batch
 from appulse.operators.percentiles import PERCENTILES, share_of
 from appulse.operators.query_windows import Choices, choices
@@ -246,5 +247,5 @@ def _spreads(aggregate: str, cell: Ints, value: Floats, cells: int) -> list[Floa
     if share is None:
         quantiles.deviations(begins, ends, value[order], found)
     else:
-        quantiles.certain(begins, ends, value[order], *share, found)
+        certain_quantiles(begins, ends, value[order], *share, found)
     return [found, (~np.isnan(found)).astype(np.float64)]

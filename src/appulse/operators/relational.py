@@ -18,6 +18,7 @@ from appulse.kernels import aggregates as kernels
 from appulse.kernels import bursts, quantiles
 from appulse.kernels.frequent import frequent
 from appulse.kernels.numbering import COUNT, TUMBLE_ROWS, TUMBLE_TIME
+from appulse.kernels.ordered_runs import certain_frequent, certain_quantiles
 from appulse.kernels.poisson_binomial import absent_pmf
 from appulse.model.covariance import deviations
 from appulse.model.encode import sampled
@@ -419,11 +420,8 @@ class _Evaluation:
     def _quantile(self, asked: AggregateSpec) -> tuple[NDArray[np.float64], Distribution | None]:
         part, whole = share_of(asked.aggregate) or (1, 2)
         out = np.zeros((len(self._begin), 2))
-        if self._held.form == Form.POINT and (self._exist == 1.0).all():
-            size = self._plan.size
-            begin = np.maximum(self._begin, self._end - size) if size else self._begin
-            values = np.ascontiguousarray(self._held.centre[:, asked.dimension])
-            quantiles.certain(begin, self._end, values, part, whole, out[:, 0])
+        if self._certain:
+            certain_quantiles(*self._newest, self._values_of(asked), part, whole, out[:, 0])
             return out, self._certainly(out[:, 0]) if self._plan.distribution else None
         rows = kernels.UncertainRows(self._exist, *self._points_of(asked.dimension))
         at, value, chance = quantiles.uncertain(self._begin, self._end, rows, self._plan.size, part, whole, out)
@@ -433,19 +431,35 @@ class _Evaluation:
 
     def _frequent(self, asked: AggregateSpec, share: float) -> Answer:
         """Values with their numbers of rows in the mean over the worlds, and nothing else."""
-        rows = kernels.UncertainRows(self._exist, *self._points_of(asked.dimension))
-        at, value, count = frequent(self._begin, self._end, rows, self._plan.size, share)
+        if self._certain:
+            at, value, count = certain_frequent(*self._newest, self._values_of(asked), share)
+        else:
+            rows = kernels.UncertainRows(self._exist, *self._points_of(asked.dimension))
+            at, value, count = frequent(self._begin, self._end, rows, self._plan.size, share)
         none = np.empty(0)
         return Answer(none, none, none, Distribution(at, value, count, none))
 
     def _spread(self, asked: AggregateSpec) -> Answer:
         """The deviation of rows that are all there, as the call has made sure."""
-        size, found = self._plan.size, np.empty(len(self._begin))
-        begin = np.maximum(self._begin, self._end - size) if size else self._begin
-        quantiles.deviations(begin, self._end, np.ascontiguousarray(self._held.centre[:, asked.dimension]), found)
+        found = np.empty(len(self._begin))
+        quantiles.deviations(*self._newest, self._values_of(asked), found)
         known = ~np.isnan(found)
         distribution = self._certainly(found) if self._plan.distribution else None
         return Answer(found, np.where(known, 0.0, np.nan), known.astype(np.float64), distribution)
+
+    @property
+    def _certain(self) -> bool:
+        """Whether all rows are there, with one value each."""
+        return self._held.form == Form.POINT and bool((self._exist == 1.0).all())
+
+    @property
+    def _newest(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """First and last row of each window, where all rows are there."""
+        size = self._plan.size
+        return np.maximum(self._begin, self._end - size) if size else self._begin, self._end
+
+    def _values_of(self, asked: AggregateSpec) -> NDArray[np.float64]:
+        return np.ascontiguousarray(self._held.centre[:, asked.dimension])
 
     def _certainly(self, values: NDArray[np.float64]) -> Distribution:
         """Values that are sure, where there is one."""
