@@ -19,7 +19,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace, UnionType
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ForwardRef, Union, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -247,7 +247,9 @@ def _parameter(parameter: inspect.Parameter) -> str:
     kind = parameter.annotation
     text = f"{stars}{parameter.name}"
     if kind is not inspect.Parameter.empty:
-        text += f": {kind if isinstance(kind, str) else inspect.formatannotation(kind)}"
+        # Those of a NamedTuple are forward references, which Python shows in one way or another by its version.
+        shown = kind.__forward_arg__ if isinstance(kind, ForwardRef) else kind
+        text += f": {shown if isinstance(shown, str) else inspect.formatannotation(shown)}"
     if parameter.default is not inspect.Parameter.empty:
         text += f" = {_default(parameter.default)}"
     return text
