@@ -497,6 +497,55 @@ def test_what_has_lost_its_result_says_so() -> None:
         ap.rejects(one.append_column(two.schema.field("distance").with_name("other"), two["distance"]))
 
 
+@pytest.mark.parametrize(
+    "together",
+    [
+        lambda one, other: [one, other],
+        lambda one, other: [one.slice(0, 1), other.slice(0, 1)],
+        lambda one, other: [one.filter(pa.compute.field("left_key") < 0), other.filter([True] * len(other))],
+        lambda one, other: [one, other.slice(0, 0)],
+        lambda one, other: [other.slice(0, 0), one],
+        lambda one, other: [pa.concat_tables([one, other]).combine_chunks()],
+    ],
+)
+def test_results_put_together_are_refused(together: Any) -> None:
+    """Arrow keeps the metadata of the first table alone, whose rejects are not those of all."""
+    one, other = (_join(None, _table(x=[0.0, 1.0, None])) for _ in range(2))
+    table = pa.concat_tables(together(one, other))
+    with pytest.raises(ap.BadArgument, match="put together of several results"):
+        ap.rejects(table)
+    assert len(ap.rejects(pa.concat_tables([one]))) == len(ap.rejects(other)) == 1
+
+
+def test_empty_results_put_together_are_refused() -> None:
+    """They may have rejects, too."""
+    results = [_join(None, _table(x=[None, None, None])) for _ in range(2)]
+    assert [len(result) for result in results] == [0, 0]
+    with pytest.raises(ap.BadArgument, match="put together of several results"):
+        ap.rejects(pa.concat_tables(results))
+
+
+def test_parts_of_a_long_result_are_known() -> None:
+    """Arrow filters long columns into several pieces."""
+    rows = _table(260, x=[None, *[0.0] * 259])
+    result = _join(_stream(rows), _stream(rows), window=1000)
+    part = result.filter(pa.compute.field("left_key") >= 0)
+    assert part["left_key"].num_chunks > result["left_key"].num_chunks
+    assert len(ap.rejects(part)) == 2
+
+
+def test_of_results_that_are_gone_only_so_many_bytes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The latest stays, however large it is."""
+    monkeypatch.setattr("appulse.engines.results.MOST_BYTES", 1)
+    bad = _table(x=[0.0, 1.0, None])
+    held, cut = _join(None, bad), _join(None, bad).slice(0, 1)
+    latest = _join(None, bad).slice(0, 1)
+    gc.collect()
+    assert len(ap.rejects(held)) == len(ap.rejects(latest)) == 1
+    with pytest.raises(ap.BadArgument, match="MiB of rejects"):
+        ap.rejects(cut)
+
+
 def test_of_results_that_are_gone_only_the_latest_are_kept() -> None:
     """Others as long as somebody holds them."""
     before = len(api.results._TABLES)

@@ -8,7 +8,16 @@ import pyarrow as pa
 
 from appulse.arguments import Kind, Unfit, checked, instance
 from appulse.engines.explain import Explanation
-from appulse.engines.results import MOST_RECENT, Behind, TableResult, new_token, tokens_of, with_token
+from appulse.engines.results import (
+    MOST_BYTES,
+    MOST_RECENT,
+    Behind,
+    TableResult,
+    new_token,
+    pieces_of,
+    tokens_of,
+    with_token,
+)
 from appulse.engines.spark.installation import need_spark
 from appulse.errors import BadArgument
 from appulse.model.stream import Result, Stream
@@ -65,8 +74,10 @@ def rejects(result: Annotated[Result, RESULT]) -> Result:
     Returns a Spark frame for Spark frames, else a `pyarrow.Table`, with the columns ``stream, key, time, reason,
     detail, values`` (JSON).
 
-    Raises `BadArgument` for what is not the result of a call, or has lost that, and for a streaming result: `start`
-    writes rejects there.
+    Raises `BadArgument` for what is not the result of a call, or has lost that; for a table that was put together, as
+    by `pyarrow.concat_tables`; and for a streaming result: `start` writes rejects there. If such a table was then
+    sorted or combined into one piece, and is not longer than its first result, that cannot be seen: it counts as part
+    of the first result.
 
     >>> rows = pa.table({"id": [1, 2], "t": [0, 1], "x": [0.0, float("nan")]})
     >>> pairs = ap.self_join(ap.Stream(rows, key="id", time="t", value="x"), epsilon=1, probability=1, window=10)
@@ -111,7 +122,7 @@ def remember(result: pa.Table, rejected: pa.Table, call: Call[Any]) -> pa.Table:
     """The result with what stands behind it, which is found by it and by what is made of it."""
     token = new_token()
     marked = with_token(result, token)
-    _TABLES.keep(token, marked, TableResult(rejected, call))
+    _TABLES.keep(token, marked, TableResult.of(marked, rejected, call), rejected.get_total_buffer_size())
     return marked
 
 
@@ -129,7 +140,13 @@ def kept(result: pa.Table) -> TableResult:
     if found is None:
         raise BadArgument(
             f"The result behind this table is gone: it is of another process, or no longer held and not among the "
-            f"latest {MOST_RECENT}. Hold the result itself, and pass it."
+            f"latest {MOST_RECENT} with at most {MOST_BYTES >> 20} MiB of rejects. Hold the result itself, and pass it."
+        )
+    if not found.holds(result):
+        raise BadArgument(
+            f"This table was put together of several results or parts: it has {len(result):,} rows in "
+            f"{pieces_of(result)} pieces, and what is made of its first result has at most {found.rows:,} in "
+            f"{found.pieces}. Pass each result itself."
         )
     return found
 

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
     from appulse.engines.base import Call
 
-#: So many results are known by what was made of them, after they themselves are gone.
-MOST_RECENT = 64
+#: So many results are known by what was made of them, after they themselves are gone; fewer if their rejects are large.
+MOST_RECENT, MOST_BYTES = 64, 1 << 25
+# Of the columns that Arrow filters by an expression, each piece becomes pieces of at most so many rows.
+_PIECE = 1 << 15
 _PREFIX, _METRICS = "appulse_result_", "appulse "
 # Of the columns of tables: unlike that of schemas, their metadata survives a renaming.
 _FIELD = b"appulse.result"
@@ -29,16 +31,20 @@ class Behind(Generic[Kept]):
 
     def __init__(self) -> None:
         self._known: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
-        self._latest: deque[Kept] = deque(maxlen=MOST_RECENT)
+        self._latest: deque[tuple[Kept, int]] = deque()
+        self._nbytes = 0
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def keep(self, token: str, result: Any, kept: Kept) -> None:
-        """Keep this of a result."""
+    def keep(self, token: str, result: Any, kept: Kept, nbytes: int = 0) -> None:
+        """Keep this, of so many bytes, of a result."""
         self._known[token] = kept
-        self._latest.append(kept)
         weakref.finalize(result, _let_go, kept).atexit = False
+        self._latest.append((kept, nbytes))
+        self._nbytes += nbytes
+        while len(self._latest) > MOST_RECENT or (self._nbytes > MOST_BYTES and len(self._latest) > 1):
+            self._nbytes -= self._latest.popleft()[1]
 
     def find(self, token: str) -> Kept | None:
         """What is kept of the result with this token; None: it is gone, or of another process."""
@@ -76,6 +82,24 @@ class TableResult:
 
     rejected: pa.Table
     call: Call[Any]
+    rows: int
+    pieces: int  # of each column at most, and of what a filter makes of it
+
+    @classmethod
+    def of(cls, table: pa.Table, rejected: pa.Table, call: Call[Any]) -> TableResult:
+        """What stands behind this table."""
+        lengths = [[len(piece) for piece in column.chunks] for column in table.columns]
+        pieces = max((sum(max(1, -(-n // _PIECE)) for n in column) for column in lengths), default=1)
+        return cls(rejected, call, len(table), pieces)
+
+    def holds(self, table: pa.Table) -> bool:
+        """Whether a table may be part of the result; not if it is put together of several, which adds pieces."""
+        return len(table) <= self.rows and pieces_of(table) <= self.pieces
+
+
+def pieces_of(table: pa.Table) -> int:
+    """The pieces of a table's columns: of the one that has the most."""
+    return max((column.num_chunks for column in table.columns), default=0)
 
 
 def with_token(table: pa.Table, token: str) -> pa.Table:
