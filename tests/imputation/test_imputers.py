@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -388,8 +389,7 @@ def test_a_row_is_filled_or_a_reject_whatever_the_repository(
             assert row[attribute] is None or {sample[k] for sample in row["imputed"]} == {row[attribute]}
     joined = ap.self_join(stream, imputer=imputers[name], **CLOSE)
     assert answers(joined) == answers(ap.self_join(imputed, **CLOSE))
-    unusable = {row["key"] for row in ap.rejects(joined).to_pylist()}
-    assert unusable == set(bad)
+    assert {row["key"]: row["reason"] for row in ap.rejects(joined).to_pylist()} == bad
 
 
 CLOSE: dict[str, Any] = {"epsilon": 1.0, "probability": 0.25, "window": ap.TimeWindow(2)}
@@ -419,6 +419,7 @@ def test_what_cannot_be_filled_with_a_double_is_a_reject() -> None:
     for pairs in (ap.self_join(stream, imputer=imputer, **CLOSE), ap.self_join(ap.impute(stream, imputer), **CLOSE)):
         (reject,) = ap.rejects(pairs).to_pylist()
         assert (reject["key"], reject["reason"]) == (1, "non-finite value")
+        assert "cannot be filled" in reject["detail"]
     with pytest.raises(ap.BadInput, match="cannot be filled"):
         ap.self_join(stream, imputer=imputer, on_reject="fail", **CLOSE)
 
@@ -438,6 +439,7 @@ def test_rows_that_lack_everything_are_filled_where_asked_for() -> None:
         (ap.InterpolationImputer(k=1), [[20.0, 40.0]]),
         (ap.TimeRegressionImputer(k=1), [[20.0, 40.0]]),
         (MeanImputer(repository), [[19.5, 39.0]]),
+        (NearestImputer(repository, k=2), [[10.0, 20.0], [30.0, 60.0]]),
         (ap.DependencyImputer(repository, [rule], marginal=1), [[20.0, 40.0]]),
     ]
     for imputer, samples in expected:
@@ -446,10 +448,39 @@ def test_rows_that_lack_everything_are_filled_where_asked_for() -> None:
         assert filled.frame["imputed"][20].as_py() == samples
         assert filled.frame["imputed"].null_count == 0
         assert ap.rejects(ap.self_join(filled, **CLOSE)).num_rows == 0
-    unknown = ap.impute(stream, NearestImputer(repository), empty_rows=True)
+    unknown = ap.impute(stream, ap.SpatialImputer({"a": (0.0,), "b": (1.0,)}), empty_rows=True)
+    assert unknown.frame["imputed"][20].as_py() is unknown.frame["imputed_weights"][20].as_py() is None
     assert ap.rejects(ap.self_join(unknown, **CLOSE))["key"].to_pylist() == [20]
     chosen = ap.impute(stream, "auto", empty_rows=True).frame["imputed"][20].as_py()
     assert np.mean(chosen, axis=0) == pytest.approx([20.0, 40.0], abs=3.0)
+
+
+def test_rejects_of_filled_rows_are_those_of_a_join_that_fills_them() -> None:
+    table = pa.table(
+        {"k": [1, 2, 3, 4], "t": [0] * 4, "a": [float("inf"), None, 3.0, None], "b": [1.0, None, 3.0, 2.0]}
+    )
+    stream = ap.Stream(table, key="k", time="t", value=ap.Incomplete("a", "b"))
+    imputer = MeanImputer(pa.table({"a": [1.0], "b": [2.0]}))
+    kept = ["key", "reason", "detail"]
+    expected = [(1, "non-finite value", "a is inf"), (2, "all attributes missing", "none of a, b is there")]
+    for pairs in (ap.self_join(stream, imputer=imputer, **CLOSE), ap.self_join(ap.impute(stream, imputer), **CLOSE)):
+        found = ap.rejects(pairs).to_pylist()
+        assert [tuple(row[name] for name in kept) for row in found] == expected
+        assert json.loads(found[0]["values"]).items() >= {"a": "inf", "b": 1.0}.items()
+
+
+@pytest.mark.parametrize("empty_rows", [False, True])
+@pytest.mark.parametrize("name", sorted(every_imputer(pa.table({"a": [1.0, 2.0], "b": [1.0, 2.0]}), "ab")))
+def test_what_cannot_be_filled_is_null(name: str, empty_rows: bool) -> None:
+    """Never NaN with a weight: rows whose attributes nobody has, with and without others."""
+    nothing = pa.nulls(30, pa.float64())
+    table = pa.table({"k": range(30), "t": range(30), "a": [None, *range(1, 30)], "b": nothing})
+    stream = ap.Stream(table, key="k", time="t", value=ap.Incomplete("a", "b"))
+    imputer = every_imputer(pa.table({"a": [1.0, 2.0], "b": [1.0, 2.0]}), "ab")[name]
+    found = ap.impute(stream, imputer, empty_rows=empty_rows).frame
+    for row in found.select(["imputed", "imputed_weights", "filled"]).to_pylist():
+        assert len({value is None for value in row.values()}) == 1
+        assert row["imputed"] is None or np.isfinite(row["imputed"]).all()
 
 
 def test_dependencies_fill_rows_that_lack_everything_from_whole_rows() -> None:

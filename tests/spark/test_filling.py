@@ -57,7 +57,7 @@ def stream(frame: Any, **more: Any) -> ap.Stream[Any]:
 
 
 def twin(found: Sequence[Row], kind: str, wait: int | None) -> dict[int, Any]:
-    """By row what it is filled with, candidates of each hole with their weights; None for rows that lack all."""
+    """By row what it is filled with, candidates of each hole with their weights; None where a hole has none."""
     ordered = sorted((row for row in found if row[3:] != (None, None)), key=lambda row: (row[2], row[0]))
     filled: dict[int, Any] = {row[0]: None for row in found}
     for place, row in enumerate(ordered):
@@ -71,13 +71,14 @@ def twin(found: Sequence[Row], kind: str, wait: int | None) -> dict[int, Any]:
             before = own[-1] if own else None
             after = later[0] if later and (wait is None or later[0][0] - row[2] <= wait) else None
             known.append(_candidates(kind, row[2], before, after, 0.5 if k == 3 else math.inf))
-        filled[row[0]] = sorted((x, y, round(p * q, 9)) for x, p in known[0] for y, q in known[1])
+        if all(known):
+            filled[row[0]] = sorted((x, y, round(p * q, 9)) for x, p in known[0] for y, q in known[1])
     return filled
 
 
 def _candidates(kind: str, at: int, before: Any, after: Any, speed: float) -> list[tuple[float, float]]:
     if before is None and after is None:
-        return [(math.nan, 1.0)]
+        return []
     if kind == "last":
         return [((before or after)[1], 1.0)]
     if before is None or after is None:

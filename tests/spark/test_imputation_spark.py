@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -185,10 +186,25 @@ def test_auto_is_chosen_by_the_driver_once(spark: SparkSession, tmp_path: Path) 
     assert len(expected) > 10
 
 
-def test_rows_that_lack_everything_are_filled_as_in_process(spark: SparkSession) -> None:
+@pytest.mark.parametrize("imputer", [ap.NearestImputer, lambda known: ap.DependencyImputer(known, RULES, marginal=8)])
+def test_rows_that_lack_everything_are_filled_as_in_process(spark: SparkSession, imputer: Any) -> None:
     repository, (table, _) = tables()
-    imputer = ap.DependencyImputer(repository, RULES, marginal=8)
+    imputer = imputer(repository)
     filled = ap.impute(stream(table), imputer, empty_rows=True).frame
     found = ap.impute(stream(spark.createDataFrame(table)), imputer, empty_rows=True).frame
     assert filled["imputed"].null_count == 0 < ap.impute(stream(table), imputer).frame["imputed"].null_count
     assert rows_of(found.toArrow()) == rows_of(filled)
+
+
+def test_rejects_of_filled_rows_are_those_in_process(spark: SparkSession) -> None:
+    repository, (table, _) = tables()
+    holed = table.slice(0, 4)
+    for name, values in {"a": [float("inf"), None, None, 1.0], "b": [1.0, None] * 2, "c": [1.0, None] * 2}.items():
+        holed = holed.set_column(holed.schema.get_field_index(name), name, pa.array(values))
+    query: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "window": 1}
+    for imputer in (ap.MeanImputer(repository), ap.LastValueImputer()):
+        expected = ap.rejects(ap.self_join(ap.impute(stream(holed), imputer), **query)).to_pylist()
+        assert {row["detail"] for row in expected} == {"a is inf", "none of a, b, c is there"}
+        filled = ap.impute(stream(spark.createDataFrame(holed)), imputer)
+        found = ap.rejects(ap.self_join(filled, **query)).toArrow().to_pylist()
+        assert sorted(found, key=itemgetter("key")) == sorted(expected, key=itemgetter("key"))

@@ -56,8 +56,8 @@ def impute(stream: Framed[Result], imputer: OneImputer, *, empty_rows: bool = Fa
       what is usual in its repository.
 
     Returns a stream whose frame has three more columns: ``imputed`` (the samples), ``imputed_weights`` and ``filled``,
-    a list of (attribute, rule): what was filled, and by what. Rows that lack every attribute, or hold an infinite one,
-    have null there, and are rejects of what comes next. A Spark frame stays one.
+    a list of (attribute, rule): what was filled, and by what. Rows that lack every attribute, hold an infinite one, or
+    cannot be filled have null there, and are rejects of what comes next, which reports why. A Spark frame stays one.
 
     Raises `BadArgument` for a stream without `Incomplete`, or an imputer that cannot fill it.
 

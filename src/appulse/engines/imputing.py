@@ -20,7 +20,7 @@ from appulse.model.filled import FILLED, Prefilled, column_of, split_ways
 from appulse.model.stream import stream_names
 from appulse.model.strings import Labels
 from appulse.model.times import to_micros
-from appulse.model.uncertainty import Incomplete, Samples
+from appulse.model.uncertainty import Incomplete, filled_samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -108,15 +108,15 @@ def incomplete_model(stream: Stream) -> Incomplete:
 def filled_stream(stream: Stream, frame: Any) -> Stream:
     """The stream over a frame with the columns of `filled_table`."""
     model = incomplete_model(stream)
-    return replace(stream, frame=frame, schema=None, value=Samples(SAMPLES, WEIGHTS, names=model.columns))
+    return replace(stream, frame=frame, schema=None, value=filled_samples(SAMPLES, WEIGHTS, model))
 
 
 def filled_table(table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: bool = False) -> pa.Table:
     """The table with what its rows may be: columns ``imputed``, ``imputed_weights`` and ``filled``.
 
-    Rows that lack everything (unless ``empty_rows`` are to be filled), or hold what is not finite, have null there:
-    they are rejects of whatever comes next, and so are those with a sample that is no finite number, as where nothing
-    is known of what is missing. Of these nothing is ``filled``.
+    Rows that lack everything (unless ``empty_rows`` are to be filled) or hold what is not finite have null there, and
+    so have those that cannot be filled with finite numbers, as where nothing is known of what is missing: they are
+    rejects of whatever comes next.
     """
     check_filled(table.schema, stream)
     for name, column in zip(
@@ -135,20 +135,20 @@ def filled_values(
     good = np.flatnonzero(~np.isinf(rows).any(axis=1) & (empty_rows | ~np.isnan(rows).all(axis=1)))
     given = rows[good], time[good], group[good]
     filled = fill.fill(*given) if ordered else filled_rows(fill, *given, _keys(table, stream, good))
+    owner = np.repeat(np.arange(len(good)), np.diff(filled.first))
+    odd = owner[~(np.isfinite(filled.rows).all(axis=1) & np.isfinite(filled.weights))]
     at = np.full(len(rows), -1)
     at[good] = np.arange(len(good))
+    at[good[odd]] = -1  # nothing is known of what is missing
     index = pa.array(at, mask=at < 0)
     points = pa.ListArray.from_arrays(
         pa.array(np.arange(len(filled.rows) + 1) * rows.shape[1], pa.int32()), pa.array(filled.rows.reshape(-1))
     )
     first = pa.array(filled.first)
-    known = np.ones(len(good), np.bool_)
-    known[np.repeat(np.arange(len(good)), np.diff(filled.first))[~np.isfinite(filled.rows).all(axis=1)]] = False
-    filled_by = column_of(filled.way, model.columns, fill).take(pa.array(np.arange(len(good)), mask=~known))
     columns = {
         SAMPLES: pa.LargeListArray.from_arrays(first, points),
         WEIGHTS: pa.LargeListArray.from_arrays(first, pa.array(filled.weights)),
-        FILLED_BY: filled_by,
+        FILLED_BY: column_of(filled.way, model.columns, fill),
     }
     return [column.cast(filled_field(name).type).take(index) for name, column in columns.items()]
 

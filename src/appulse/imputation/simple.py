@@ -193,7 +193,8 @@ class NearestImputer:
 
     Distances are Euclidean over the observed attributes, each in units of its deviation in the repository; one that
     never varies there is left out. Weights are 1 / distance; rows at no distance leave nothing to the others. All holes
-    of a row are filled from the same rows.
+    of a row are filled from the same rows. One that lacks everything has ``k`` rows from all over the repository, as
+    ``"marginal"``, where `impute` gets ``empty_rows=True``.
 
     Arguments:
     * ``repository``: any frame of complete rows.
@@ -218,7 +219,8 @@ class NearestImputer:
         """What fills rows with these attributes."""
         meaning = {"kind": "NearestImputer", "repository": self.repository.meaning(), "k": self.k}
         meaning = without_defaults(meaning, {"k": 10})
-        return SimpleFill((f"nearest {self.k}",), meaning, _Nearest(self.repository, attributes, self.k))
+        names = f"nearest {self.k}", MARGINAL
+        return SimpleFill(names, meaning, _Nearest(self.repository, attributes, self.k))
 
 
 @checked
@@ -308,6 +310,8 @@ class _Nearest:
 
     def _choices(self, values: Floats, holes: Ints, _rows: Ints) -> list[Choices]:
         seen = np.delete(np.arange(values.shape[1]), holes)
+        if len(seen) == 0:
+            return [self._usual(holes, len(values))]
         seen = seen if self.likeness is None else closest(self.likeness, holes, seen)
         places, seen = learnable(self.there, holes, seen)
         if len(places) == 0 or len(seen) == 0:
@@ -328,6 +332,16 @@ class _Nearest:
         begin = np.cumsum(count) - count
         taken = rows[near[kept]][:, holes]
         return [Choices(holes, begin, count, taken, shares[kept], np.zeros(n, np.int64))]
+
+    def _usual(self, holes: Ints, n: int) -> Choices:
+        """For n rows that lack everything: rows of the repository, evenly by their first attribute."""
+        rows = self.rows[self.there.all(axis=1)]
+        if len(rows) == 0:
+            return unknown(holes, n)
+        k = min(self.k, len(rows))
+        rows = rows[np.argsort(rows[:, 0], kind="stable")][(2 * np.arange(k) + 1) * len(rows) // (2 * k)]
+        begin, ones = np.zeros(n, np.int64), np.ones(n, np.int64)
+        return Choices(holes, begin, k * ones, rows, np.full(k, 1.0 / k), ones)
 
 
 class _Edited:

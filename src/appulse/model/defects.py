@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NON_FINITE = "non-finite value"
+#: The detail of rows with holes that are left.
+NOT_FILLED = "what is missing cannot be filled with finite numbers"
 WRONG_DIMENSION = "wrong dimension"
 NEGATIVE_WEIGHT = "negative weight"
 WEIGHTS_ABOVE_ONE = "weights above 1"

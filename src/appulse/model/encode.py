@@ -127,7 +127,7 @@ def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tu
             defects.mark(
                 np.isin(np.arange(len(table)), good[failed]),
                 why.NON_FINITE,
-                lambda _: "what is missing cannot be filled with finite numbers",
+                lambda _: why.NOT_FILLED,
             )
     rejects = rejects_of(table, encoding, defects)
     if encoding.where:
@@ -151,7 +151,7 @@ def selected(table: pa.Table, encoding: Encoding, also: Sequence[str]) -> pa.Tab
 
 def _typed_lists(table: pa.Table, model: Samples) -> pa.Table:
     """The table with lists in columns of nothing but nulls, which have no type."""
-    for column in uncertainty.columns(model):
+    for column in (model.column,) if model.weights is None else (model.column, model.weights):
         at = table.schema.get_field_index(column)
         if pa.types.is_null(table.schema.field(at).type):
             table = table.set_column(at, column, pa.nulls(len(table), pa.list_(pa.float64())))
@@ -246,6 +246,8 @@ def _check_motion(table: pa.Table, encoding: Encoding, defects: Defects) -> NDAr
 
 def _check_values(table: pa.Table, encoding: Encoding, defects: Defects) -> Values:
     if isinstance(encoding.model, Samples):
+        if encoding.model.filled_from:
+            _check_filled(table, encoding.model, defects)
         samples = checked_samples(table, encoding.model, encoding.dimensions, defects)
         return Values(np.empty((len(table), samples.values.points.shape[1])), np.empty((len(table), 0)), samples)
     if isinstance(encoding.model, Vectors):
@@ -276,13 +278,28 @@ def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Def
 def _check_incomplete(table: pa.Table, model: Incomplete, defects: Defects) -> Values:
     """Rows with their holes as NaN, in place of centres."""
     rows = holes_of(table, model)
-    defects.mark(
-        np.isinf(rows).any(axis=1),
-        why.NON_FINITE,
-        lambda i: ", ".join(f"{c} is {rows[i, k]}" for k, c in enumerate(model.columns) if np.isinf(rows[i, k])),
-    )
-    defects.mark(np.isnan(rows).all(axis=1), why.ALL_MISSING, lambda _: f"none of {', '.join(model.columns)} is there")
+    _mark_holes(rows, model.columns, np.ones(len(rows), np.bool_), defects)
     return Values(rows, np.empty((len(rows), 0)))
+
+
+def _check_filled(table: pa.Table, model: Samples, defects: Defects) -> None:
+    """Mark rows that `impute` left without samples, by what it had of them."""
+    open_ = nulls(table[model.column])
+    if open_.any():
+        _mark_holes(holes_of(table, Incomplete(*model.filled_from)), model.filled_from, open_, defects)
+        defects.mark(open_, why.NON_FINITE, lambda _: why.NOT_FILLED)
+
+
+def _mark_holes(rows: NDArray[np.float64], columns: Sequence[str], among: NDArray[np.bool_], defects: Defects) -> None:
+    """Mark some rows, those that hold what is infinite or nothing at all."""
+    defects.mark(
+        among & np.isinf(rows).any(axis=1),
+        why.NON_FINITE,
+        lambda i: ", ".join(f"{c} is {rows[i, k]}" for k, c in enumerate(columns) if np.isinf(rows[i, k])),
+    )
+    defects.mark(
+        among & np.isnan(rows).all(axis=1), why.ALL_MISSING, lambda _: f"none of {', '.join(columns)} is there"
+    )
 
 
 def holes_of(table: pa.Table, model: Exact | Incomplete) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cache
 from typing import Annotated, TypeAlias
@@ -97,6 +97,8 @@ class Samples:
     column: Name
     weights: Name | None = None
     names: Names | None = None
+    # The columns that were filled by an imputer: they are read for the reasons of rejects.
+    filled_from: tuple[str, ...] = field(default=(), init=False, repr=False, compare=False)
 
     __repr__ = brief
     form = Form.SAMPLES
@@ -363,6 +365,13 @@ Held: TypeAlias = Exact | Samples | Gaussian | Ball | Position
 Model: TypeAlias = Held | Incomplete
 
 
+def filled_samples(column: str, weights: str, model: Incomplete) -> Samples:
+    """What rows of a model are once they are filled."""
+    samples = Samples(column, weights, names=model.columns)
+    object.__setattr__(samples, "filled_from", model.columns)
+    return samples
+
+
 def dimensions(model: Model) -> int | None:
     """Number of dimensions, where the model alone shows it."""
     if isinstance(model, Samples):
@@ -424,7 +433,7 @@ def pairs_in_closed_form(one: Model, other: Model) -> bool:
 def columns(model: Model) -> tuple[str, ...]:
     """Every column the model reads."""
     if isinstance(model, Samples):
-        return (model.column,) if model.weights is None else (model.column, model.weights)
+        return (model.column, *(() if model.weights is None else (model.weights,)), *model.filled_from)
     if isinstance(model, Gaussian):
         return model.columns + tuple(s for s in model.errors if isinstance(s, str))
     if isinstance(model, Ball):
