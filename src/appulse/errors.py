@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import warnings
 from difflib import get_close_matches
+from inspect import currentframe
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,10 +50,14 @@ __all__ = [
     "nearest",
     "report_capped",
     "report_exploding",
+    "warn",
     "warn_exploding",
     "warn_late",
     "warn_swapped",
 ]
+
+
+_PACKAGE = __file__.removesuffix("errors.py")
 
 
 class AppulseError(Exception):
@@ -138,6 +143,14 @@ class NotBuilt(AppulseError, NotImplementedError):
     """
 
 
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line outside of appulse that led here."""
+    level, frame = 1, currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=level)
+
+
 class CappedWindow(UserWarning):
     """Rows left an uncertain window only because it had grown to its ``max_rows``.
 
@@ -148,11 +161,10 @@ class CappedWindow(UserWarning):
 def report_capped(rows: int) -> None:
     """Warn where windows were cut, so that their confidence is not what was asked for."""
     if rows:
-        warnings.warn(
+        warn(
             f"{rows} rows left an UncertainCountWindow for its max_rows alone: it no longer holds enough rows for its "
             "confidence. Raise max_rows, or lower the confidence.",
             CappedWindow,
-            stacklevel=3,
         )
 
 
@@ -186,11 +198,10 @@ class LateRows(UserWarning):
 
 def warn_late(late: int, rows: int, because: str) -> None:
     """Warn that most rows were late, and why."""
-    warnings.warn(
+    warn(
         f"{late:,} of the last {rows:,} rows came late and are rejects. {because} If that clock is wrong, give "
         "Stream(ahead=) less; if rows do come this late, give Stream(lateness=) more.",
         LateRows,
-        stacklevel=3,
     )
 
 
@@ -203,17 +214,16 @@ class SwappedPlaces(UserWarning):
 
 def warn_swapped(would: int) -> None:
     """Warn that ``would`` of the first rows lie in a region if latitude and longitude are swapped, and none else."""
-    warnings.warn(
+    warn(
         f"None of the first rows lies in a region, and {would:,} would with latitude and longitude swapped. "
         "Check ap.Position(lat, lon), and that coordinates of regions are longitude, latitude.",
         SwappedPlaces,
-        stacklevel=4,
     )
 
 
 def warn_exploding(text: str) -> None:
     """Warn of an output, or of work, that is likely larger than anybody meant."""
-    warnings.warn(text, ExplodingOutput, stacklevel=4)
+    warn(text, ExplodingOutput)
 
 
 def bad_rows(rejects: pa.Table) -> BadInput:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NON_FINITE = "non-finite value"
-#: The detail of rows with holes that are left.
-NOT_FILLED = "what is missing cannot be filled with finite numbers"
 WRONG_DIMENSION = "wrong dimension"
 NEGATIVE_WEIGHT = "negative weight"
 WEIGHTS_ABOVE_ONE = "weights above 1"
@@ -174,6 +172,11 @@ def no_rejects(key: pa.DataType, time: pa.DataType) -> pa.Table:
 def read_columns(there: Collection[str], columns: Iterable[str]) -> list[str]:
     """These columns, each once, and the one of messages that could not be decoded, if it is among those ``there``."""
     return list(dict.fromkeys([*columns, *([UNDECODED] if UNDECODED in there else [])]))
+
+
+def not_filled(_row: int) -> str:
+    """The detail of a row with holes that are left."""
+    return "what is missing cannot be filled with finite numbers"
 
 
 def check_decoded(table: pa.Table, defects: Defects) -> None:

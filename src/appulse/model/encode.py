@@ -127,7 +127,7 @@ def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tu
             defects.mark(
                 np.isin(np.arange(len(table)), good[failed]),
                 why.NON_FINITE,
-                lambda _: why.NOT_FILLED,
+                why.not_filled,
             )
     rejects = rejects_of(table, encoding, defects)
     if encoding.where:
@@ -287,7 +287,7 @@ def _check_filled(table: pa.Table, model: Samples, defects: Defects) -> None:
     open_ = nulls(table[model.column])
     if open_.any():
         _mark_holes(holes_of(table, Incomplete(*model.filled_from)), model.filled_from, open_, defects)
-        defects.mark(open_, why.NON_FINITE, lambda _: why.NOT_FILLED)
+        defects.mark(open_, why.NON_FINITE, why.not_filled)
 
 
 def _mark_holes(rows: NDArray[np.float64], columns: Sequence[str], among: NDArray[np.bool_], defects: Defects) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from appulse.engines.spark.settings import on_connect
 from appulse.engines.spark.tiling import BEGINNING
-from appulse.errors import CheckpointError
+from appulse.errors import CheckpointError, warn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,11 +46,10 @@ def respread(spark: SparkSession, folder: Folder, own: Tiling, wanted: int) -> N
         return
     _spread(spark, folder, states, tasks)
     if tasks > buckets:
-        warnings.warn(
+        warn(
             f"The checkpoint {folder.path} has its states in {buckets} buckets, of which no more than one task works "
             f"on each: of {tasks} partitions {tasks - buckets} have nothing to do. The first start of a job says how "
             "many buckets there are; ask for as many partitions there as the job may ever have.",
-            stacklevel=6,
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -12,6 +11,7 @@ from appulse.engines.bucket import LAST
 from appulse.engines.spark.blobs import ANSWERS, END, METRICS, REJECTS, by_tag, metrics_blob, read_table, table_bytes
 from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of, outgrown
 from appulse.engines.spark.suspicions import Seen
+from appulse.errors import warn
 from appulse.model.defects import NO_SUCH_ROW, SAME_TIME
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Stage:
         for rejects in bucket.rejected:  # rows are never late in a batch, and its rejects are read apart
             for row in rejects.to_pylist():
                 if row["reason"] not in (SAME_TIME, NO_SUCH_ROW):
-                    warnings.warn(f"A query was removed: {row['values']}: {row['detail']}", stacklevel=2)
+                    warn(f"A query was removed: {row['values']}: {row['detail']}")
         return [*map(read_table, by_tag(blobs)[ANSWERS]), *answers], bucket.sent
 
     def refused(self, key: int, blobs: list[bytes]) -> list[pa.Table]:

@@ -9,7 +9,6 @@ Where they are a stream themselves, rows and changes make one stream, and a micr
 from __future__ import annotations
 
 import time
-import warnings
 from base64 import b64decode, b64encode
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -53,7 +52,7 @@ from appulse.engines.spark.tagged import (
     tagged_rows,
     tagged_schema,
 )
-from appulse.errors import BadArgument
+from appulse.errors import BadArgument, warn
 from appulse.model.regions import QUERY, RADIUS, REGION
 from appulse.model.streaming import is_streaming
 from appulse.operators.output import Output
@@ -231,7 +230,7 @@ def _matcher(
             if seen is not None:
                 seen.add(Seen(swapped, len(found)))
             for failed in engine.failed().to_pylist():  # the rejects of a batch are known without its answers
-                warnings.warn(f"A query was removed: {failed['values']}: {failed['detail']}", stacklevel=2)
+                warn(f"A query was removed: {failed['values']}: {failed['detail']}")
             yield from found.cast(arrow).to_batches()
 
     return match_task
