@@ -51,7 +51,9 @@ def test_the_map_has_both_tracks_where_they_met(degrees: bool, stamps: bool) -> 
     """Between the readings of the page the two are as far apart as the encounter says, also over the 180th meridian."""
     _, table, met = moving(degrees=degrees, stamps=stamps)
     assert len(met) > 3
-    data = read(encounters_page(met, table)).data
+    shown = read(encounters_page(met, table))
+    assert ("Times are in UTC." in shown.said) is stamps
+    data = shown.data
     assert len(data["happenings"]) == len(met)
     assert data["unit"] == ("m" if degrees else "")
     expected = {(row["left_key"], row["right_key"], row["probability"]): row for row in met.to_pylist()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,6 +76,16 @@ def test_visits_are_those_of_the_events(earth: bool) -> None:
     assert all(end == 790_000 for *_, end in still)
     by_visits = read(fences_page(ap.fence_events(stream, fences, **asked, emit="visits"), fences, table)).data
     assert sorted((*one["facts"][:2], one["times"][0], one["times"][2]) for one in by_visits["happenings"]) == closed
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_a_fences_page_says_that_times_are_in_utc(zone: str | None) -> None:
+    """Where they have a zone."""
+    stream, table, fences = walk()
+    when = pa.array((table["time"].to_numpy() * 1e6).astype(np.int64)).cast(pa.timestamp("us", zone))
+    table = table.set_column(table.schema.get_field_index("time"), "time", when)
+    events = ap.fence_events(replace(stream, frame=table), fences, enter=0.8, leave=0.2)
+    assert ("Times are in UTC." in read(fences_page(events, fences, table)).said) is (zone is not None)
 
 
 @pytest.mark.parametrize("earth", [False, True], ids=["plane", "earth"])

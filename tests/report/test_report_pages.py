@@ -117,6 +117,16 @@ def test_pages_are_the_same_for_the_same_rows_in_any_order() -> None:
     assert phenomena_page(found.to_pandas(), readings.to_pandas(), locations.to_pandas()) == once
 
 
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_a_page_of_phenomena_says_that_times_are_in_utc(zone: str | None) -> None:
+    """Where they have a zone."""
+    readings, locations = field()
+    when = pa.array((readings["time"].to_numpy() * 1e6).astype(np.int64)).cast(pa.timestamp("us", zone))
+    readings = readings.set_column(readings.schema.get_field_index("time"), "time", when)
+    shown = read(phenomena_page(events(readings, locations), readings, locations))
+    assert ("Times are in UTC." in shown.said) is (zone is not None)
+
+
 def test_what_scripts_draw_has_a_style() -> None:
     """A shape without one is black."""
     folder = files("appulse.report")

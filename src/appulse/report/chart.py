@@ -51,6 +51,11 @@ class Clock:
     stamps: bool
     zone: str = ""
 
+    @property
+    def remark(self) -> str:
+        """The zone of all times, for the notes of a page; empty where they have none."""
+        return f"Times are in {self.zone}." if self.stamps and self.zone else ""
+
     def text(self, micros: float, *, fine: bool = False) -> str:
         """A time as short as it is whole: to the minute unless ``fine`` or it has seconds."""
         if not self.stamps:

@@ -94,7 +94,7 @@ def phenomena_page(
         labels or {},
     )
     said = f"{columns.value} in {value_unit}" if value_unit else columns.value
-    remarks = [note, " ".join(_left_out(found, shown, moments, steps, known, sites))]
+    remarks = [note, " ".join(_left_out(found, shown, moments, steps, known, sites)), clip.clock.remark]
     return page(title, notes(remarks) + _body(clip, said), film_data(clip), "field_page.js")
 
 

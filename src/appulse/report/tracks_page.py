@@ -86,7 +86,7 @@ def tracks_page(
         remarks = [*remarks, f"Left out: {tracks.unusable:,} readings without a key, time or place."]
     shown = sorted(shown, key=lambda one: (one.begin, one.mark, one.things))
     clock = Clock(tracks.stamps, tracks.zone)
-    body = notes(remarks) + _body(shown, tracks, clock, wording)
+    body = notes([*remarks, clock.remark]) + _body(shown, tracks, clock, wording)
     return page(title, body, _data(shown, tracks, rows, around, wording, unit, outlines or {}), "tracks_page.js")
 
 
