@@ -23,6 +23,7 @@ from appulse.engines.spool import Message, Spool
 from appulse.errors import BadArgument, StateError, StorageError
 from appulse.jobs.resident import Resident
 from benchmarks.mqtt import MOSQUITTO, Publisher, broker
+from tests.helpers.payloads import BAD, GOOD
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -486,3 +487,43 @@ def test_a_job_on_spark_knows_another_spool_and_a_broker_that_is_away(spark: Spa
         shutil.rmtree(tmp_path / "spool")
         kept.rename(tmp_path / "spool")
         run(server.port, drain=True)
+
+
+@needs_broker
+@pytest.mark.spark
+def test_both_engines_make_the_same_rows_and_rejects_of_messages(spark: SparkSession, tmp_path: Path) -> None:
+    from paho.mqtt import publish
+
+    text = JOB.replace("at DOUBLE", "at TIMESTAMP").replace("x > 20", "x > -100")
+    useless = [b'{"id": "late"}', b'{"id": "n", "at": "2026-05-04T09:00:30Z", "x": NaN}']
+    payloads = [*GOOD, *BAD, *useless]
+    found: list[Any] = []
+    with broker(tmp_path / "broker") as server:
+        places = [tmp_path / "local", tmp_path / "spark"]
+        for place in places:
+            place.mkdir()
+            with ap.MqttReader("127.0.0.1", "vans/+", spool=place / "spool", port=server.port) as reader:
+                reader.backlog()
+        sent: list[Any] = [{"topic": "vans/1", "payload": one, "qos": 1} for one in payloads]
+        publish.multiple(sent, "127.0.0.1", server.port)
+        summaries: list[Any] = []
+        job = resident(places[0], text, port=server.port)
+        job.on_write = summaries.append
+        job.run(once=True)
+        assert sum(one.rows for one in summaries) == job.totals["rows"] == len(payloads)
+        file = places[1] / "job.toml"
+        file.write_text(text.format(port=server.port))
+        query = jobs.run(jobs.load(file), spark, once=True)
+        query.awaitTermination()
+        assert sum(int(one["numInputRows"]) for one in query.recentProgress) == len(payloads)
+    for place in places:
+        answers = ds.dataset(place / "out").to_table().to_pylist()
+        rejects = [
+            json.loads(line) for path in (place / "rejects").glob("*.json") for line in path.read_text().splitlines()
+        ]
+        assert len(answers) == len(GOOD)
+        assert len(rejects) == len(BAD) + len(useless)
+        found.append([sorted(map(str, answers)), sorted(str(sorted(row.items())) for row in rejects)])
+    assert found[0] == found[1]
+    values = [json.loads(row["values"]) for row in rejects if row["reason"] == "cannot be decoded"]
+    assert {"topic", "partition", "offset", "payload", "base64"} <= set(values[0])

@@ -172,6 +172,7 @@ def mqtt_stream(
     distinct: _Distinct = "redelivered",
     most_bytes: Count = 1 << 30,
     most: Count | None = None,
+    schema: Name | None = None,
 ) -> Any:
     """Messages of an MQTT broker as a streaming Spark frame: ``topic, partition, offset, timestamp, value``.
 
@@ -182,18 +183,20 @@ def mqtt_stream(
     * ``spark``: the session.
     * ``spool``: as in `MqttReader`; each query needs a spool of its own, on a disk of the driver.
     * ``most``: how many messages a micro-batch takes. None: all there are, as always before Spark 4.2.
+    * ``schema``: columns of JSON messages, ``"id STRING, at TIMESTAMP, x DOUBLE"``. The frame has these, decoded as in
+      a job file, and ``_undecoded`` as of `decode_messages`. None: the messages themselves.
     * ``host, topics, port, client_id, username, password_env, tls, distinct, most_bytes``: as in `MqttReader`.
 
-    Returns a streaming Spark frame; `decode_messages` makes columns of its messages.
+    Returns a streaming Spark frame.
 
     Raises `BadArgument` without the extra ``appulse[mqtt]`` and for a wrong argument.
 
     >>> import appulse as ap
     >>> def fixes(spark):
-    ...     messages = ap.mqtt_stream(spark, "broker", "vans/#", spool="spool")
-    ...     return ap.decode_messages(messages, "id STRING, at DOUBLE, x DOUBLE, y DOUBLE")
+    ...     columns = "id STRING, at DOUBLE, x DOUBLE, y DOUBLE"
+    ...     return ap.mqtt_stream(spark, "broker", "vans/#", spool="spool", schema=columns)
     """
     from appulse.engines.spark.mqtt import mqtt_frame
 
     broker = _broker(locals())
-    return mqtt_frame(spark, broker, str(Path(spool).resolve()), most)
+    return mqtt_frame(spark, broker, str(Path(spool).resolve()), most, schema)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.json as pj
+import pyarrow.compute as pc
 
 from appulse.connect.source import Taken, Unreadable
-from appulse.model.defects import NOT_DECODED
+from appulse.engines.decoding import decoded
+from appulse.model.defects import NOT_DECODED, UNDECODED, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,9 +60,12 @@ class Messages:
             return []
         for end, table in self._reader.batches(self._at, most=most, wait=wait):
             self._at = end
-            rows, unreadable = decoded(table["value"].to_pylist(), self._schema)
+            rows = decoded(table, self._schema)
+            good = pc.is_null(rows[UNDECODED])
+            bad = rows[UNDECODED].filter(pc.invert(good)).to_pylist()
+            unreadable = [Unreadable(NOT_DECODED, message["detail"], as_text(message)) for message in bad]
             offset = {"offset": end, "spool": self._reader.spool_id}
-            return [Taken(self._stream, rows, offset, unreadable)]
+            return [Taken(self._stream, rows.filter(good).drop_columns([UNDECODED]), offset, unreadable)]
         return []
 
     def settle(self, offsets: Mapping[str, Any]) -> None:
@@ -79,39 +81,3 @@ class Messages:
     def close(self) -> None:
         """The job has ended; the broker keeps what comes."""
         self._reader.close()
-
-
-def decoded(payloads: Sequence[bytes], schema: pa.Schema) -> tuple[pa.Table, list[Unreadable]]:
-    """Payloads as rows, and those that are no JSON object of such columns."""
-    lines, unreadable = [], []
-    for payload in payloads:
-        try:
-            found = json.loads(payload)
-            if not isinstance(found, dict):
-                raise TypeError(f"a {type(found).__name__}, and no object")  # noqa: TRY301 - one place for all
-            lines.append(json.dumps(found).encode())
-        except (ValueError, TypeError, RecursionError) as error:
-            unreadable.append(Unreadable(NOT_DECODED, f"the message is no JSON: {error}", _text(payload)))
-    try:
-        return _rows(lines, schema), unreadable
-    except pa.ArrowInvalid:  # one of them does not fit: which?
-        good = []
-        for line in lines:
-            try:
-                _rows([line], schema)
-                good.append(line)
-            except pa.ArrowInvalid as error:
-                unreadable.append(Unreadable(NOT_DECODED, f"the message does not fit: {error}", _text(line)))
-        return _rows(good, schema), unreadable
-
-
-def _rows(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table:
-    if not lines:
-        return schema.empty_table()
-    options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    found: pa.Table = pj.read_json(BytesIO(b"\n".join(lines)), parse_options=options)
-    return found.select(schema.names)
-
-
-def _text(payload: bytes) -> str:
-    return payload.decode("utf-8", "backslashreplace")

@@ -59,7 +59,7 @@ class Epoch:
     def add(self, step: _Step) -> None:
         """One step more."""
         self.steps += 1
-        self.rows += sum(map(len, step.rows.values()))
+        self.rows += sum(map(len, step.rows.values())) + len(step.unreadable)
         if self.keeps:
             self.pushes.append((step.rows, step.unreadable))
         if step.answers.num_columns:  # pushes that are held have none

@@ -491,10 +491,8 @@ def _frame(
         if not streaming:
             raise JobError("Messages of MQTT come once: nothing of them can be read beforehand. Leave out sample.")
         most, spool = source.max_messages_per_trigger, job.place(source.spool)
-        return cast(
-            "DataFrame",
-            api.decode_messages(api.mqtt_stream(spark, **source.reading(), spool=spool, most=most), source.schema_),
-        )
+        columns = source.schema_
+        return cast("DataFrame", api.mqtt_stream(spark, **source.reading(), spool=spool, most=most, schema=columns))
     if isinstance(source, TopicsTable):
         reader = (spark.readStream if streaming else spark.read).format("kafka").options(**source.reading())
         messages: DataFrame = api.decode_messages(reader.load(), source.schema_, source.message)

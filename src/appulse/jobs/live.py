@@ -59,8 +59,9 @@ class Board:
             nonlocal looked, state
             if time.monotonic() - looked > _STATE_EVERY:
                 looked, state = time.monotonic(), resident.call.state()
+            rows = sum(map(len, step.rows.values())) + len(step.unreadable)
             rejects = 0 if step.rejects is None else len(step.rejects)
-            counts = {"rows": sum(map(len, step.rows.values())), "answers": len(step.answers), "rejects": rejects}
+            counts = {"rows": rows, "answers": len(step.answers), "rejects": rejects}
             counted = resident.call.counted()
 
             def message(shown: Shown) -> dict[str, Any]:

@@ -187,7 +187,7 @@ class Resident:
             )
 
     def _done(self, step: Step) -> Step:
-        self.totals["rows"] += sum(map(len, step.rows.values()))
+        self.totals["rows"] += sum(map(len, step.rows.values())) + len(step.unreadable)
         self.totals["answers"] += len(step.answers)
         self.totals["rejected"] += 0 if step.rejects is None else len(step.rejects)
         if self.on_step is not None:

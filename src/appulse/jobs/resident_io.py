@@ -17,6 +17,7 @@ from appulse.connect.messages import Messages
 from appulse.connect.recorded import Recorded
 from appulse.connect.sinks import FORMATS, FolderSink
 from appulse.engines.alerts import Webhook
+from appulse.engines.decoding import check_readable
 from appulse.errors import BadArgument, JobError, NotBuilt
 from appulse.jobs.by_hand import arrow_format
 from appulse.jobs.fields import options_of
@@ -47,6 +48,7 @@ def sources_of(job: Job) -> list[Source]:
             replayed[name] = table
         elif isinstance(table, MqttTable):
             schema = _columns(job, name, table.schema_)
+            check_readable(schema)
             reader = MqttReader(**table.reading(), spool=job.place(table.spool))
             found.append(Messages(name, reader, schema, table.max_messages_per_trigger))
         elif isinstance(table, SourceTable) and table.format in _LOCAL:

@@ -124,7 +124,7 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     NOT_DECODED: (
         "a message is empty, or not as its schema says; `values` has topic, partition, offset and payload",
-        "Mend the producer, or the schema given to `decode_messages`.",
+        "Mend the producer, or the schema of the source or `decode_messages`; `detail` says why for MQTT.",
     ),
 }
 

@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 
+from appulse.engines.decoding import MESSAGE, check_readable, decoded
 from appulse.engines.mqtt import SCHEMA, Broker, Receiver, table_of
 from appulse.engines.spool import Spool
+from appulse.model.ddl import columns_of
+from appulse.model.defects import UNDECODED
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import types as T  # noqa: N812
 
 __all__ = ["MqttSource", "mqtt_frame"]
 
@@ -28,12 +33,16 @@ _OFFSET, _SPOOL = "offset", "spool"  # of offsets; those of early checkpoints ha
 _SLICE = 20_000  # rows of a task
 
 
-def mqtt_frame(spark: SparkSession, broker: Broker, spool: str, most: int | None) -> DataFrame:
-    """A streaming frame of messages: ``topic, partition, offset, timestamp, value``."""
+def mqtt_frame(
+    spark: SparkSession, broker: Broker, spool: str, most: int | None, schema: str | None = None
+) -> DataFrame:
+    """A streaming frame of messages: ``topic, partition, offset, timestamp, value``, or what they hold as columns."""
+    if schema is not None:
+        check_readable(columns_of(schema))
     spark.dataSource.register(MqttSource)
     reader = spark.readStream.format(MqttSource.name())
     given: dict[str, Any] = {name: getattr(broker, name) for name in Broker.__dataclass_fields__}
-    given |= {"topics": "\n".join(broker.topics), "spool": spool, "most": most}
+    given |= {"topics": "\n".join(broker.topics), "spool": spool, "most": most, "columns": schema}
     return reader.options(**{name: str(value) for name, value in given.items() if value is not None}).load()
 
 
@@ -45,9 +54,12 @@ class MqttSource(DataSource):
         """The name of the format."""
         return "appulse_mqtt"
 
-    def schema(self) -> str:
-        """The columns of messages."""
-        return _SPARK_SCHEMA
+    def schema(self) -> T.StructType | str:
+        """The columns of messages, or of what they hold."""
+        columns = self.options.get("columns")
+        if columns is None:
+            return _SPARK_SCHEMA
+        return from_arrow_schema(columns_of(columns).append(pa.field(UNDECODED, MESSAGE)), prefer_timestamp_ntz=True)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
         """What reads; it connects once it is asked for offsets, which is in one process only."""
@@ -99,8 +111,12 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a task."""
+        columns = self._options.get("columns")
         with pa.ipc.open_stream(partition.value) as stream:
-            yield from stream
+            if columns is None:
+                yield from stream
+            else:
+                yield from decoded(stream.read_all(), columns_of(columns)).combine_chunks().to_batches()
 
     def commit(self, end: dict[str, Any]) -> None:
         """Messages up to here are never asked for again."""
