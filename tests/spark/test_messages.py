@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
+from csv import DictReader
+from datetime import datetime
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 import appulse as ap
+from appulse.connect.alerting import events_of
+from appulse.connect.sinks import FolderSink, times_as_text
 from appulse.engines.spark import failures
 from appulse.engines.spark.messages import encoded
+from appulse.engines.spark.sinks import sink_of
 from appulse.errors import BadInput, StorageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = "id STRING, at DOUBLE, x DOUBLE"
@@ -139,3 +148,53 @@ def test_a_broker_that_is_away_is_named(text: str, error: type[Exception], told:
     problem = failures._from_outside(RuntimeError(f"Job aborted.\norg.apache.kafka.common.errors.{text}"))
     assert isinstance(problem, error)
     assert told in str(problem)
+
+
+def test_times_are_whole_and_the_same_text_wherever_they_are_text(spark: SparkSession, tmp_path: Path) -> None:
+    texts = ["2026-05-04T09:00:30.123456Z", "2026-05-04T09:00:30.000000Z", "1969-12-31T23:59:59.999999Z"]
+    times = [datetime.fromisoformat(text) for text in texts]
+    rows = pa.table(
+        {
+            "id": ["a", "b", "c"],
+            "at": pa.array(times, pa.timestamp("us", "Europe/Paris")),
+            "local": pa.array([time.replace(tzinfo=None) for time in times], pa.timestamp("us")),
+        }
+    )
+    wanted = [{"id": name, "at": text, "local": text[:-1]} for name, text in zip("abc", texts, strict=True)]
+    frame = spark.createDataFrame(
+        [(i, time, time.replace(tzinfo=None)) for i, time in zip("abc", times, strict=True)],
+        "id string, at timestamp, local timestamp_ntz",
+    )
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        for kind in ("json", "csv"):
+            options = {"header": True} if kind == "csv" else {}
+            FolderSink(kind, str(tmp_path / f"local-{kind}"), "run", options).write(0, rows)
+            place = {"path": str(tmp_path / f"spark-{kind}")}
+            sink_of((kind, place | options), "sink", "c0ffee").write(frame, 0, lambda: True, lambda: 3)
+            own = {"path": str(tmp_path / f"own-{kind}"), "timestampformat": "yyyy", "timestampNTZFormat": "yy"}
+            sink_of((kind, own | options), "sink", "c0ffee").write(frame, 0, lambda: True, lambda: 3)
+        messages = [json.loads(row["value"]) for row in encoded(frame, "c0ffee", 1, "id").collect()]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+    def read(folder: str) -> list[dict[str, str]]:
+        files = [file.read_text() for file in (tmp_path / folder).glob("batch-*")]
+        if folder.endswith("json"):
+            found = [json.loads(line) for text in files for line in text.splitlines()]
+        else:
+            found = [row for text in files for row in DictReader(StringIO(text))]
+        return sorted(found, key=lambda row: str(row["id"]))
+
+    posted = [json.loads(body) for _, body in events_of(rows, "job")]
+    for found in (read("local-json"), read("spark-json"), read("local-csv"), read("spark-csv"), messages, posted):
+        known = [{name: row[name] for name in ("id", "at", "local")} for row in found]
+        assert sorted(known, key=lambda row: str(row["id"])) == wanted
+    for kind in ("json", "csv"):
+        assert [(row["at"], row["local"]) for row in read(f"own-{kind}")] == [*[("2026", "26")] * 2, ("1969", "69")]
+    assert times_as_text(rows.slice(0, 0)).num_rows == 0
+    assert times_as_text(pa.table({"at": pa.array([None, 1], pa.timestamp("s"))}))["at"].to_pylist() == [
+        None,
+        "1970-01-01T00:00:01.000000",
+    ]

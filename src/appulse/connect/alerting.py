@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from appulse.connect.sinks import times_as_text
 from appulse.engines.alerts import check_only
 from appulse.errors import BadArgument
 from appulse.model.defects import as_json
@@ -54,7 +55,7 @@ def chosen(rows: pa.Table, only: Mapping[str, Sequence[Any]]) -> pa.Table:
 def events_of(rows: pa.Table, name: str) -> Iterator[tuple[str, str]]:
     """Rows as JSON, each with an id: the name, a hash of the row and its number among equal ones."""
     seen: Counter[str] = Counter()
-    for batch in rows.to_batches(max_chunksize=1_000):
+    for batch in times_as_text(rows).to_batches(max_chunksize=1_000):
         for row in batch.to_pylist():
             text = as_json(row)
             digest = blake2b(text.encode(), digest_size=8).hexdigest()

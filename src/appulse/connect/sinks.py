@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from appulse.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FORMATS", "FolderSink", "Sink"]
+__all__ = ["FORMATS", "FolderSink", "Sink", "times_as_text"]
 
 FORMATS = ("parquet", "json", "csv")
 
@@ -84,19 +85,36 @@ def _write_parquet(rows: pa.Table, file: Any, _: bool) -> None:  # noqa: FBT001 
 def _write_csv(rows: pa.Table, file: Any, header: bool) -> None:  # noqa: FBT001 - one of three writers
     from pyarrow import csv
 
-    csv.write_csv(rows, file, csv.WriteOptions(include_header=header))
+    csv.write_csv(times_as_text(rows), file, csv.WriteOptions(include_header=header))
 
 
 def _write_json(rows: pa.Table, file: Any, _: bool) -> None:  # noqa: FBT001 - one of three writers
     """Lines of JSON as Spark writes them: without nulls, times in ISO 8601."""
-    for row in rows.to_pylist():
+    for row in times_as_text(rows).to_pylist():
         known = {name: value for name, value in row.items() if value is not None}
         file.write(json.dumps(known, default=_as_text, ensure_ascii=False).encode() + b"\n")
 
 
+def times_as_text(rows: pa.Table) -> pa.Table:
+    """Rows with times as text, whole, in UTC: ``2026-05-04T09:00:30.123456Z``, without ``Z`` if they have no zone."""
+    for i, field in enumerate(rows.schema):
+        if not pa.types.is_timestamp(field.type):
+            continue
+        unit = "ns" if field.type.unit == "ns" else "us"
+        plain = rows.column(i).cast(pa.timestamp(unit, field.type.tz)).cast(pa.int64()).cast(pa.timestamp(unit))
+        text = pc.strftime(plain, "%Y-%m-%dT%H:%M:%S")  # with the digits of the unit
+        if field.type.tz is not None:
+            text = pc.binary_join_element_wise(text, "Z", "")
+        rows = rows.set_column(i, field.name, text)
+    return rows
+
+
 def _as_text(value: Any) -> str:
+    """A value within another one."""
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        if value.tzinfo is None:
+            return value.isoformat(timespec="microseconds")
+        return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     return value.isoformat() if isinstance(value, date) else str(value)
 
 

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 FORMATS = ("json", "avro")
 #: What names a message that is written, however often that happens.
 MESSAGE_ID = "message_id"
+#: How JSON and CSV have times: whole, in UTC. `appulse.connect.sinks` writes the same text.
+TIMES = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "timeZone": "UTC",
+}
 _PLACE = ("topic", "partition", "offset")
 _AVRO = "org.apache.spark:spark-avro_2.13"
 
@@ -59,14 +65,14 @@ def encoded(frame: DataFrame, query: str, number: int, key: str | None) -> DataF
     """
     if key is not None and key not in frame.columns:
         raise BadArgument(f"The sink's key {key!r} is no column of its rows.{nearest(key, frame.columns)}")
-    text = F.to_json(F.struct(*map(quoted, frame.columns)))
+    text = F.to_json(F.struct(*map(quoted, frame.columns)), TIMES)
     rows = frame.select(F.struct(*map(quoted, frame.columns)).alias("row"), text.alias("text"))
     rows = rows.withColumn("hash", F.xxhash64("text"))
     among = F.row_number().over(Window.partitionBy("hash").orderBy("text"))
     name = F.concat_ws("-", F.lit(query), F.lit(number), F.lower(F.hex("hash")), among)
     rows = rows.withColumn(MESSAGE_ID, name)
     own = [F.col("row")[column].alias(column) for column in frame.columns]
-    value = F.to_json(F.struct(*own, F.lit(number).alias("batch_id"), F.col(MESSAGE_ID)))
+    value = F.to_json(F.struct(*own, F.lit(number).alias("batch_id"), F.col(MESSAGE_ID)), TIMES)
     chosen = F.col(MESSAGE_ID) if key is None else F.col("row")[key].cast("string")
     return rows.select(chosen.alias("key"), value.alias("value"))
 

@@ -11,7 +11,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from appulse.engines.spark.file_sink import FileSink
 from appulse.engines.spark.iceberg import IcebergSink
-from appulse.engines.spark.messages import encoded
+from appulse.engines.spark.messages import TIMES, encoded
 from appulse.errors import BadArgument, SessionError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def sink_of(sink: Any, role: str, query: str, *, remote: bool = False) -> Sink:
     kind, options = sink[0].lower(), dict(sink[1])
     if kind in _FILES:
         path = _taken(options, "path", f"{role}={sink!r}", f"({kind!r}, {{'path': 'out/pairs'}})")
-        return Sink(FileSink(kind, options, path, query).write, once=True)
+        return Sink(FileSink(kind, _with_times(kind, options), path, query).write, once=True)
     if kind == "jdbc":
         if missing := sorted({"url", "dbtable"} - {name.lower() for name in options}):
             raise BadArgument(
@@ -81,6 +81,14 @@ def sink_of(sink: Any, role: str, query: str, *, remote: bool = False) -> Sink:
     if kind == "noop":
         return Sink(lambda frame, *_: _append(frame, kind, options), once=True)
     return _asking(lambda frame, number: _append(_with_id(frame, kind, number), kind, options))
+
+
+def _with_times(kind: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Options that write whole times as text, unless the user has a format."""
+    given = {name.lower() for name in options}
+    if kind not in ("json", "csv") or "timestampformat" in given:
+        return options
+    return {name: value for name, value in TIMES.items() if name.lower() not in given} | options
 
 
 def _taken(options: dict[str, Any], name: str, given: str, example: str) -> str:
