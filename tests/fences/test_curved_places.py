@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyproj
 import pytest
 import shapely
-from scipy.special import ndtri
 
 import appulse as ap
 from appulse.kernels.curved_regions import CURVED, is_curved
 from appulse.model.covariance import flat_widest
 from appulse.model.positions import EARTHS, degree_scale
+from tests.helpers.naive_places import likely_places
 
-_WGS84 = pyproj.Geod(ellps="WGS84")
-_STEPS = 300
 _REGIONS = {
     "all of the Arctic": shapely.box(-180, 60, 180, 90),
     "a quarter of it": shapely.box(0, 80, 90, 90),
@@ -28,15 +25,10 @@ _REGIONS = {
 
 def chances(lat: float, lon: float, long: float, short: float, azimuth: float) -> dict[str, float]:
     """The share of evenly likely places that each region holds: each at its azimuth and distance from the mean."""
-    one = ndtri((np.arange(_STEPS) + 0.5) / _STEPS)
-    along, across = (part.ravel() for part in np.meshgrid(long * one, short * one))
-    turn = np.radians(azimuth)
-    east, north = along * np.sin(turn) + across * np.cos(turn), along * np.cos(turn) - across * np.sin(turn)
-    ways = np.degrees(np.arctan2(east, north)), np.hypot(east, north)
-    at, up, _ = _WGS84.fwd(np.full(len(east), lon), np.full(len(east), lat), *ways)
+    at, up = likely_places(lat, lon, (long, short, azimuth))
     found = {}
     for name, region in _REGIONS.items():
-        inside = [shapely.contains_xy(region, np.asarray(at) + aside, up) for aside in (-360.0, 0.0, 360.0)]
+        inside = [shapely.contains_xy(region, at + aside, up) for aside in (-360.0, 0.0, 360.0)]
         found[name] = float(np.logical_or.reduce(inside).mean())
     return found
 
@@ -67,6 +59,33 @@ def test_what_lies_in_a_region_is_its_share_of_possible_places(
     found = dict(zip(events["query"].to_pylist(), events["probability"].to_pylist(), strict=True))
     for name, expected in chances(lat, lon, long, short, 30.0).items():
         assert found.get(name, 0.0) == pytest.approx(expected, abs=4e-3), name
+
+
+def test_edges_through_a_pole_and_the_antipode_are_as_those_beside_them() -> None:
+    """A mean at the very pole has no azimuths of its own; an edge has no way through what lies opposite."""
+    wedge, half = shapely.box(-60, 80, 20, 90), shapely.box(-14, -90, 180, 70)
+    for earth, sigma, region, places in (
+        ("wgs84", 37_000.0, wedge, ((90.0, 0.0), (90.0, 50.0), (90.0 - 1e-9, 0.0))),
+        ("sky", 40_000.0, half, ((-33.9, 0.0), (-33.9, 1e-7), (-33.9 - 1e-7, 0.0))),
+        ("sky", 90_000.0, half, ((-33.9, 0.0), (-33.9, 1e-7), (-33.9 - 1e-7, 0.0))),
+    ):
+        lat, lon = np.array(places).T
+        row = pa.table({"id": [1, 2, 3], "t": [0, 0, 0], "lat": lat, "lon": lon})
+        stream = ap.Stream(row, key="id", time="t", value=ap.Position("lat", "lon", sigma=sigma, earth=earth))
+        fences = pa.table({"query": ["a"], "region": [region.wkt]})
+        found = ap.fence_events(stream, fences, enter=1e-4, leave=1e-5)["probability"].to_pylist()
+        at, up = likely_places(lat[0], lon[0], (sigma, sigma, 0.0), 600, earth)
+        assert found == pytest.approx([shapely.contains_xy(region, at, up).mean()] * 3, abs=2e-3)
+        assert found == pytest.approx([found[0]] * 3, abs=3e-6)
+
+
+def test_regions_without_area_hold_no_place_with_an_error() -> None:
+    """Also where the mean is on one, or in one that is thinner than probabilities are exact."""
+    shapes = ["LINESTRING (9 89, 11 89)", "POLYGON ((9 88.99999999, 11 88.99999999, 11 89, 9 89, 9 88.99999999))"]
+    row = pa.table({"id": [1], "t": [0], "lat": [89.0], "lon": [10.0]})
+    stream = ap.Stream(row, key="id", time="t", value=ap.Position("lat", "lon", sigma=5_000.0))
+    fences = pa.table({"query": ["line", "thin"], "region": shapes})
+    assert len(ap.fence_events(stream, fences, enter=0.5, leave=0.1)) == 0
 
 
 def test_far_from_poles_and_of_small_errors_both_ways_agree() -> None:

@@ -13,8 +13,8 @@ import numpy as np
 
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.region_chances import enclosed
-from appulse.kernels.regions import Regions, covers
-from appulse.kernels.tangent import way
+from appulse.kernels.regions import Regions
+from appulse.kernels.tangent import lead, way
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
@@ -29,10 +29,15 @@ _LOW, _SMALL = 60.0, 0.99 * math.degrees(CURVED) / 1.74
 _LONGEST, _OFF, _NEAR = 5.0, 1e-6, 7.5
 # Around the antipode no piece is short: so far away, in deviations, this share of one is short enough.
 _FAR, _SHORTEST = 100.0, 1e-3
+# No piece is so far off, in deviations, unless it passes the antipode; the way around the mean is then so long.
+_JUMP, _AROUND = 1.0, 8.0
 # Ways of 200 km are computed in another way than shorter ones: a piece that is in between stays as it is.
 _LEAST = 1e-9
-# A probability is as exact as this; one so close to 0 or 1 is that of the mean.
+# A probability is as exact as this. One so close to 0 or 1 is what most of some places say, in deviations from the
+# mean: the mean itself may be in a region that has no area.
 _EXACT = 1e-6
+_PLACES = ((0.137, 0.211), (-0.323, 0.119), (0.071, -0.287))
+_MOST = 2
 _DEGREE = math.pi / 180.0
 
 
@@ -126,9 +131,11 @@ def _outline(
                     step *= 0.5
                 if n + 2 > edges.shape[0]:
                     edges = np.concatenate((edges, np.empty_like(edges)))
-                if far and _passes(px, py, qx, qy):
+                if (far or off > _JUMP) and _passes(px, py, qx, qy):
                     # Beyond the antipode. Which way far edges lead around the mean changes only whole turns.
-                    mx, my = 0.5 * (py - qy), 0.5 * (qx - px)
+                    mx, my = _AROUND * (py - qy), _AROUND * (qx - px)
+                    if mx * (px + qx) + my * (py + qy) < 0.0:  # that would pass near the mean
+                        mx, my = -mx, -my
                     edges[n, 0], edges[n, 1], edges[n, 2], edges[n, 3] = px, py, mx, my
                     n, px, py = n + 1, mx, my
                 edges[n, 0], edges[n, 1], edges[n, 2], edges[n, 3] = px, py, qx, qy
@@ -145,10 +152,32 @@ def _outline(
 
 
 @exact_kernel
-def curved_mass(regions: Regions, i: int, lon: float, lat: float, scale: Floats, place: Floats, earth: Earth) -> float:
+def _holds(regions: Regions, i: int, place: Floats, scale: tuple[float, float, float], earth: Earth) -> bool:
+    """Whether a region holds most of some places around the mean, by how often its boundary goes around each."""
+    begin, end, found = regions.start[regions.first[i]], regions.start[regions.first[i + 1]], 0
+    for u, v in _PLACES:
+        east = u / scale[0]
+        x, y, z = lead(earth, place[0], place[1], place[2], east, (v - east * scale[2]) / scale[1])
+        lon = math.atan2(y, x) / _DEGREE
+        lat = math.atan2(z * (earth.a / earth.b) ** 2, math.hypot(x, y)) / _DEGREE
+        inside = False
+        for aside in (lon, lon - 360.0, lon + 360.0):
+            turns = 0
+            for e in range(begin, end):
+                ax, ay, bx, by = regions.edges[e]
+                if (ay <= lat) != (by <= lat) and ax + (lat - ay) / (by - ay) * (bx - ax) > aside:
+                    turns += 1 if by > ay else -1
+            inside |= turns != 0
+        found += inside
+    return found >= _MOST
+
+
+@exact_kernel
+def curved_mass(regions: Regions, i: int, lat: float, scale: Floats, place: Floats, earth: Earth) -> float:
     """Pr{inside} of a place with normal errors in the plane that touches the Earth there."""
     x, y = _metres_of_degrees(lat, earth)
-    start, bounds, edges = _outline(regions, i, place, (scale[0] / x, scale[1] / y, scale[2] / x), earth)
+    metres = scale[0] / x, scale[1] / y, scale[2] / x
+    start, bounds, edges = _outline(regions, i, place, metres, earth)
     first = np.array([0, len(bounds)])
     outline = Regions(first, start, bounds, edges, regions.box, regions.radius, regions.centre, regions.raster)
     found = enclosed(outline, 0, 0.0, 0.0, 1.0, 1.0, 0.0)
@@ -156,7 +185,22 @@ def curved_mass(regions: Regions, i: int, lon: float, lat: float, scale: Floats,
     found -= math.floor(found + _EXACT)
     if _EXACT < found < 1.0 - _EXACT:
         return found
-    for aside in (lon, lon - 360.0, lon + 360.0):
-        if covers(regions, i, aside, lat):
-            return 1.0
-    return 0.0
+    return 1.0 if _holds(regions, i, place, metres, earth) else 0.0
+
+
+@exact_kernel
+def curved_masses(regions: Regions, ids: Ints, lat: Floats, scale: Floats, place: Floats, earth: Earth) -> Floats:
+    """`curved_mass` of each row in its region ``ids``."""
+    out = np.empty(ids.shape[0])
+    for k in range(ids.shape[0]):
+        out[k] = curved_mass(regions, ids[k], lat[k], scale[k], place[k], earth)
+    return out
+
+
+@exact_kernel
+def tail_degrees(lat: Floats, scale: Floats, earth: Earth) -> Floats:
+    """Degrees of longitude and of latitude (n, 2) beyond which each place has no part."""
+    out = np.empty((lat.shape[0], 2))
+    for k in range(lat.shape[0]):
+        out[k, 0], out[k, 1] = degrees_reached(lat[k], _NEAR * widest(lat[k], scale[k], earth), earth)
+    return out

@@ -36,7 +36,7 @@ def place_chance(regions: Regions, fence: int, readings: Readings, r: int, groun
         return float(total * readings.exists[r])
     x, y, along, tilt = at[r, 0], at[r, 1], scale[r, 1], scale[r, 2]
     if ground.on_earth and is_curved(y, scale[r], ground.earth):
-        return float(curved_mass(regions, fence, x, y, scale[r], readings.place[r], ground.earth) * readings.exists[r])
+        return float(curved_mass(regions, fence, y, scale[r], readings.place[r], ground.earth) * readings.exists[r])
     total = mass(regions, fence, x, y, across, along, tilt)
     if turns and x + TAIL / across >= 180.0:
         total += mass(regions, fence, x - 360.0, y, across, along, tilt)

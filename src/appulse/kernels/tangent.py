@@ -40,7 +40,7 @@ def way(earth: Earth, px: float, py: float, pz: float, qx: float, qy: float, qz:
     cos_lon, sin_lon = (px / flat, py / flat) if flat > 0.0 else (1.0, 0.0)
     if metres > _NEAR:
         cos_p, cos_q = flat / a, math.hypot(qx, qy) / a
-        turn = math.atan2(px * qy - py * qx, px * qx + py * qy)
+        turn = math.atan2(cos_lon * qy - sin_lon * qx, cos_lon * qx + sin_lon * qy)
         on_sphere = math.copysign(vincenty(earth, pz / b, cos_p, qz / b, cos_q, abs(turn))[1], turn)
         east = cos_q * math.sin(on_sphere)
         north = cos_p * (qz / b) - (pz / b) * cos_q * math.cos(on_sphere)

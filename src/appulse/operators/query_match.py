@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from appulse.queries.regions import Found
     from appulse.queries.sets import QuerySet
 
-# Beyond this many deviations a normal tail is below 1e-12.
-_TAIL = 7.5
+#: Beyond this many deviations a normal tail is below 1e-12.
+TAIL = 7.5
 _LONGITUDE = 1  # among the coordinates of a position
 
 
@@ -126,20 +126,20 @@ def match(queries: QuerySet, points: Points, threshold: float | None, *, normal:
         pairs = _pairs(found, slots)
         pairs.sort()  # trees, and clusters of points, give them in orders of their own
         return Matched(pairs >> 32, _slots(pairs), np.ones(len(pairs)))
-    return _summed(points.owner[found], slots, points.weight[found], threshold)
+    return summed(points.owner[found], slots, points.weight[found], threshold)
 
 
 def reach_of(queries: QuerySet, threshold: float | None, *, copied: bool) -> float:
     """How far, in deviations, the mean of a row may be from the box of a query that it satisfies."""
     if threshold is None or queries.several or copied:  # of what is a sum, a part may be as small as it likes
-        return _TAIL
+        return TAIL
     return max(0.0, -float(ndtri(min(threshold, 1.0))))
 
 
 def match_normals(queries: QuerySet, rows: Normals, threshold: float | None) -> Matched:
     """The same of rows with normal errors, exactly: for queries that are products over columns, or regions."""
     copied = rows.copied
-    alone = _in_regions(queries, rows, threshold)
+    alone = in_regions(queries, rows, threshold)
     wide = rows.wide(reach_of(queries, threshold, copied=copied))
     met = queries.meeting(wide, len(rows.owner))
     region = queries.regions.of(met.entries)
@@ -167,7 +167,7 @@ def match_normals(queries: QuerySet, rows: Normals, threshold: float | None) -> 
     if alone is not None:
         owner, slots = np.concatenate([owner, alone.row]), np.concatenate([slots, alone.slot])
         probability = np.concatenate([probability, alone.probability])
-    return _summed(owner, slots, probability, threshold)
+    return summed(owner, slots, probability, threshold)
 
 
 def _said_twice(
@@ -255,7 +255,7 @@ def _in_parts(
     return found
 
 
-def _in_regions(queries: QuerySet, rows: Normals, threshold: float | None) -> Found | None:
+def in_regions(queries: QuerySet, rows: Normals, threshold: float | None) -> Found | None:
     """Rows and the queries for a region alone in which they lie."""
     if not rows.at.shape[1]:
         return None
@@ -263,11 +263,11 @@ def _in_regions(queries: QuerySet, rows: Normals, threshold: float | None) -> Fo
     at, none = np.ascontiguousarray(rows.at[:n]), np.empty(0, np.int64)
     place = np.zeros((n, 3)) if rows.earth is None else centred(at[:, 1], at[:, 0], rows.earth)
     readings = Readings(none, none, at, rows.scale[:n], place, rows.spread[:n], rows.exists[:n])
-    reach = _TAIL if threshold is None else max(0.0, -float(ndtri(min(threshold, 1.0))))
+    reach = TAIL if threshold is None else max(0.0, -float(ndtri(min(threshold, 1.0))))
     return queries.near(rows.wide(0.0), readings, threshold, reach)
 
 
-def _summed(
+def summed(
     owner: NDArray[np.int64],
     slots: NDArray[np.int32],
     weight: NDArray[np.float64],

@@ -1,4 +1,4 @@
-"""Regions within ranges of their own coordinates, for rows with normal errors."""
+"""Ranges of the coordinates of places as regions, and regions within them, for rows with normal errors."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.model.regions import taken
+from appulse.model.regions import NO_REGIONS, Regions, taken
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from appulse.model.regions import Regions
+
+def rectangles(boxes: NDArray[np.float64]) -> Regions:
+    """Boxes (n, 4), west, south, east and north, as regions; the rasters are empty, as below."""
+    n = len(boxes)
+    edges = np.ascontiguousarray(boxes[:, [0, 1, 2, 1, 2, 1, 2, 3, 2, 3, 0, 3, 0, 3, 0, 1]].reshape(-1, 4))
+    none = NO_REGIONS.arrays
+    raster = np.zeros((n, none.raster.shape[1]), none.raster.dtype)
+    radius, centre = np.full(n, np.nan), np.zeros((n, 3))
+    return Regions(np.arange(n + 1), 4 * np.arange(n + 1), boxes, edges, boxes, radius, centre, raster)
 
 
 def clipped(regions: Regions, ids: NDArray[np.int64], low: NDArray[np.float64], high: NDArray[np.float64]) -> Regions:
@@ -27,7 +35,7 @@ def clipped(regions: Regions, ids: NDArray[np.int64], low: NDArray[np.float64], 
     least, most = low[owner, None], high[owner, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         passed = (np.concatenate([least, most], axis=1) - a) / (b - a)
-    passed = np.where((passed > 0.0) & (passed < 1.0), passed, 1.0).reshape(len(owner), -1)
+    passed = np.where((passed > 0.0) & (passed < 1.0), passed, 1.0).reshape(len(owner), 4)
     part = np.sort(np.pad(passed, ((0, 0), (1, 1)), constant_values=(0.0, 1.0)), axis=1)[:, :, None]
     places = np.clip(np.where(part < 1.0, a + part * (b - a), b), least, most)
     edges = np.concatenate([places[:, :-1], places[:, 1:]], axis=2)

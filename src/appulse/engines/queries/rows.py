@@ -16,19 +16,20 @@ from appulse.model.covariance import deviations, flat_part, flat_widest, whiteni
 from appulse.model.encode import as_samples
 from appulse.model.positions import EARTHS, degree_scale, given_degrees, metres_of_degrees
 from appulse.model.uncertainty import Gaussian, Position, in_closed_form, is_certain
-from appulse.operators.query_match import Normals, Points, both, match, match_normals
+from appulse.operators.curved_match import curved_windows, match_curved
+from appulse.operators.query_match import TAIL, Normals, Points, both, match, match_normals
 from appulse.queries.places import place_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from appulse.model.encode import ValidRows
     from appulse.model.encoding import Encoding
     from appulse.operators.query_match import Matched
+    from appulse.queries.rows import WideRows
     from appulse.queries.sets import QuerySet
-
-# Beyond this many deviations a place has no part on the other side of the 180th meridian.
-_TAIL = 7.5
 
 
 def matched(queries: QuerySet, rows: ValidRows, encoding: Encoding, threshold: float | None) -> Matched:
@@ -36,19 +37,24 @@ def matched(queries: QuerySet, rows: ValidRows, encoding: Encoding, threshold: f
     if not normal_columns(encoding):
         return match(queries, points_of(rows, encoding), threshold)
     curved = _curved(rows, encoding)
-    if not curved.any():
-        return _matched_normal(queries, rows, encoding, threshold)
     flat, rest = np.flatnonzero(~curved), np.flatnonzero(curved)
-    found = _matched_normal(queries, rows.take(flat), encoding, threshold)
-    other = match(queries, points_of(rows.take(rest), encoding), threshold)
-    return both(replace(found, row=flat[found.row]), replace(other, row=rest[other.row]))
-
-
-def _matched_normal(queries: QuerySet, rows: ValidRows, encoding: Encoding, threshold: float | None) -> Matched:
-    found = match_normals(queries, normals_of(rows, encoding), threshold)
+    found = match_normals(queries, normals_of(rows.take(flat) if len(rest) else rows, encoding), threshold)
+    if len(rest):
+        other = match_curved(queries, normals_of(rows.take(rest), encoding, copied=False), threshold)
+        found = both(replace(found, row=flat[found.row]), replace(other, row=rest[other.row]))
     if not queries.samples:
         return found
     return both(found, match(queries, points_of(rows, encoding), threshold, normal=False))
+
+
+def windows_of(rows: ValidRows, encoding: Encoding) -> Iterator[tuple[NDArray[np.int64], WideRows]]:
+    """Rows with normal errors out to where they have no part, and which of them each is."""
+    curved = _curved(rows, encoding)
+    flat, rest = np.flatnonzero(~curved), np.flatnonzero(curved)
+    normals = normals_of(rows.take(flat), encoding)
+    yield flat[normals.owner], normals.wide(TAIL)
+    if len(rest):
+        yield rest, curved_windows(normals_of(rows.take(rest), encoding, copied=False))
 
 
 def _curved(rows: ValidRows, encoding: Encoding) -> NDArray[np.bool_]:
@@ -99,8 +105,8 @@ def points_of(rows: ValidRows, encoding: Encoding) -> Points:
     return Points(spread, len(owner), rows.time[owner], owner, weight * rows.existence[owner], place)
 
 
-def normals_of(rows: ValidRows, encoding: Encoding) -> Normals:
-    """Checked rows by their normal errors; those near the 180th meridian also 360 degrees away."""
+def normals_of(rows: ValidRows, encoding: Encoding, *, copied: bool = True) -> Normals:
+    """Checked rows by their normal errors; if ``copied``, those near the 180th meridian also 360 degrees away."""
     model, names = encoding.held_as, normal_columns(encoding)
     n, centre, spread = len(rows.time), rows.values.centre, rows.values.spread
     columns = {name: column_of(rows.table, name) for name in rows.table.column_names if name not in names}
@@ -114,7 +120,7 @@ def normals_of(rows: ValidRows, encoding: Encoding) -> Normals:
         covariance = _in_degrees(error, spread[:, error.shape[1] :], metres_of_degrees(degrees[:, 1], earth))
         sigma = deviations(covariance, len(names))
         mean = np.hstack([degrees[:, ::-1], centre[:, 3:]])
-        reach, lon = _TAIL * sigma[:, 1], mean[:, 1].copy()
+        reach, lon = TAIL * sigma[:, 1] if copied else np.full(n, -np.inf), mean[:, 1].copy()
         turned, turn = _over(lon, reach, 0.0)
         at, turn_at = mean[:, 1::-1].copy(), turn
         if model.earth == "sky":  # right ascensions are from 0 to 360, while places stay where regions have them

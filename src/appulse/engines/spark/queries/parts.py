@@ -18,7 +18,7 @@ from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 
 from appulse.engines.bucket import fail_if_asked
 from appulse.engines.queries.call import CHANGE, LocalQueries, last_changes
-from appulse.engines.queries.rows import normals_of, points_of
+from appulse.engines.queries.rows import points_of, windows_of
 from appulse.engines.spark.blobs import REJECTS, metrics_blob, table_bytes
 from appulse.engines.spark.inputs import gathered
 from appulse.engines.spark.queries.held import QueryDelta, standing
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 _ROWS = b"r"
 # The number of a row, while it is checked.
 _NUMBER = "\0row"
-# A row reaches so many deviations.
-_TAIL = 7.5
 _ROUTED = T.StructType([T.StructField("part", T.IntegerType()), T.StructField("block", T.BinaryType())])
 
 
@@ -88,10 +86,9 @@ def routed(call: QueryCall, parts: Parts, keys: list[int], table: pa.Table) -> I
     met = parts.met(points.rows, points.n)
     owner = np.arange(points.n) if points.owner is None else points.owner
     if call.normal:  # what is asked of normal errors reaches farther than their samples
-        normals = normals_of(rows, call.encoding)
-        wide = normals.wide(_TAIL)
-        met = np.hstack([met, parts.met(wide, len(normals.owner))])
-        owner = np.concatenate([owner, normals.owner])
+        for own, wide in windows_of(rows, call.encoding):
+            met = np.hstack([met, parts.met(wide, len(own))])
+            owner = np.concatenate([owner, own])
     at = rows.table[_NUMBER].to_numpy()
     for key, own in zip(keys, met, strict=False):
         mine = np.unique(owner[own])
