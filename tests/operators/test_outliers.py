@@ -146,8 +146,14 @@ def test_a_mote_unlike_its_neighbours_is_named_with_what_it_carries() -> None:
 @pytest.mark.parametrize("name", ["key", "time", "expected", "probability"])
 def test_a_column_that_is_carried_has_a_name_of_its_own(name: str) -> None:
     stream = _stream(["a", "odd"], [20.0, 35.0], **{name: [1.0, 2.0]}, carry=[name])
-    with pytest.raises(ap.BadArgument, match=f"two columns '(left_)?{name}'"):
+    with pytest.raises(ap.BadArgument, match=f"two columns '{name}'"):
         ap.outliers(stream, epsilon=2, fewer_than=2, probability=0.9, window=1)
+
+
+@pytest.mark.parametrize("name", ["stream", "distance", "left_key"])
+def test_a_column_may_have_a_name_that_only_pairs_have(name: str) -> None:
+    stream = _stream(["a", "odd"], [20.0, 35.0], **{name: [1.0, 2.0]}, carry=[name])
+    assert ap.outliers(stream, epsilon=2, fewer_than=1, probability=0.9, window=1)[name].to_pylist() == [1.0, 2.0]
 
 
 def test_the_probability_is_that_of_a_row_that_exists() -> None:

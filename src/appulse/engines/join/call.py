@@ -277,8 +277,13 @@ class JoinSettings(CallSettings):
     values: bool = False
 
 
-def resolve(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: JoinSettings) -> JoinCall:
-    """Check a call against the columns there are, and settle all that follows; one stream is joined with itself."""
+def resolve(
+    streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: JoinSettings, *, pairs: bool = True
+) -> JoinCall:
+    """Check a call against the columns there are, and settle all that follows; one stream is joined with itself.
+
+    ``pairs`` says that the answers are the pairs: then their names are checked, too.
+    """
     epsilon, metric, window = settings.epsilon, settings.metric, settings.window
     how, values, options = settings.how, settings.values, settings.options
     self_join = len(streams) == 1
@@ -392,7 +397,8 @@ def resolve(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: J
         arrival=arrival and plan.rule is not None,
         dependent=tuple(name for name, schema in zip(names, schemas, strict=True) if is_joined(schema)),
     ).over(streams, settings)
-    refuse_repeated(call.answer_schema)
+    if pairs:
+        refuse_repeated(call.answer_schema)
     return call
 
 

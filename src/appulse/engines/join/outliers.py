@@ -48,7 +48,7 @@ def resolve_outliers(
         on_reject=settings.on_reject,
         options=settings.options,
     )
-    call = resolve(streams, schemas, asked)
+    call = resolve(streams, schemas, asked, pairs=False)
     bounds, certain = call.plan.bounds - {"lazy"}, within_tolerance(settings.probability)
     plan = replace(call.plan, fewer_than=settings.fewer_than, certain=certain, bounds=bounds)
     # Where pairs of a row meet only later, they have to know it from others with the same key and time.
