@@ -180,7 +180,7 @@ def check_python() -> None:
     if os.name != "posix":
         fail("appulse is developed on Linux and macOS. On Windows use WSL.")
     if sys.version_info < OLDEST:
-        for minor in (13, 12, 11):
+        for minor in (14, 13, 12, 11):
             if newer := shutil.which(f"python3.{minor}"):
                 os.execv(newer, [newer, *sys.argv])
         fail(f"this is Python {sys.version.split()[0]}; appulse needs 3.11 or later. Install one and run this with it.")
