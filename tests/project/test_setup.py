@@ -135,7 +135,7 @@ def test_old_python_hands_over_or_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("os.execv", lambda program, arguments: handed.append((program, *arguments)))
     with pytest.raises(SystemExit):
         setup.check_python()
-    assert handed[0] == ("/new/python3.13", "/new/python3.13", *sys.argv)
+    assert handed[0] == ("/new/python3.14", "/new/python3.14", *sys.argv)
 
 
 def test_another_spark_takes_the_place_of_the_locked(checkout: list[list[str]]) -> None:
