@@ -96,7 +96,8 @@ class OutputLimit(AppulseError, RuntimeError):
 class JobError(AppulseError, ValueError):
     """A job file is wrong, or its input is missing.
 
-    The message names the file, the table and the key. ``appulse validate JOB.toml`` finds all problems at once.
+    The message names the file, the table and the key. ``appulse validate JOB.toml`` lists what is wrong, as far as
+    that can be known before it runs.
     """
 
 

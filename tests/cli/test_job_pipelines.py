@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from typer.testing import CliRunner
 
 from appulse import jobs
+from appulse.cli import app
 from appulse.errors import JobError
 
 if TYPE_CHECKING:
@@ -39,6 +41,55 @@ options = { user = "me", password = { env = "APPULSE_TEST_PASSWORD" } }
 format = "kafka"
 servers = "host:9092"
 topic = "bad"
+"""
+
+COLUMNS = 'schema = "id STRING, at DOUBLE, x DOUBLE"\n'
+TOPIC = f"""
+[sources.near]
+format = "kafka"
+servers = "host:9092"
+topics = "near"
+{COLUMNS}"""
+MQTT = f"""
+[sources.near]
+format = "mqtt"
+host = "host"
+topics = "near"
+spool = "spool"
+{COLUMNS}"""
+MEANING = """
+key = "id"
+time = "at"
+value = "x"
+
+[self_join]
+epsilon = 1.0
+probability = 0.5
+window = "1 minute"
+"""
+SINK = """
+[sink]
+format = "kafka"
+servers = "host:9092"
+topic = "pairs"
+key = "left_key"
+
+[rejects]
+format = "kafka"
+servers = "host:9092"
+topic = "bad"
+key = "detail"
+
+[[alerts]]
+format = "kafka"
+servers = "host:9092"
+topic = "alerts"
+key = "right_key"
+"""
+FILES = """
+[sink]
+format = "parquet"
+path = "pairs"
 """
 
 
@@ -119,3 +170,74 @@ def test_an_iceberg_table_is_named_by_its_catalog(job: Path) -> None:
     assert jobs.validate(job) == []
     job.write_text(rest.replace('table = "pairs"', 'path = "pairs"'))
     assert "sink.table: is missing, and has no default." in map(str, jobs.validate(job))
+
+
+@pytest.mark.parametrize(
+    ("source", "sink"), [(TOPIC, SINK), (MQTT, SINK), (MQTT.replace("[sources", 'engine = "local"\n[sources'), FILES)]
+)
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("", "", []),
+        ("x DOUBLE", "x DOUBEL", ["sources.near.schema: columns cannot be read at position 31: 'doubel' is no type"]),
+        ("x DOUBLE", "x STRING", ["Column 'x' of stream 'near' is string, not a number."]),
+        ("x DOUBLE", "x TIME(6)", []),  # Spark knows it
+        ('time = "at"', 'time = "att"', ["Stream 'near' has no column 'att'. Did you mean 'at'?"]),
+        (
+            'time = "at"\nvalue = "x"',
+            'time = "att"\nvalue = "xx"\ncarry = "colour"',
+            [f"Stream 'near' has no column '{name}'." for name in ("xx", "att", "colour")],
+        ),
+        ('key = "left_key"', 'key = "left_kee"', ["sink.key: is 'left_kee', which is no column of its rows. Did you"]),
+        ('key = "detail"', 'key = "left_key"', ["rejects.key: is 'left_key', which is no column of its rows."]),
+        ('key = "right_key"', 'key = "x"', ["alerts.0.key: is 'x', which is no column of its rows."]),
+    ],
+)
+def test_a_call_is_checked_against_the_schema_of_messages(
+    tmp_path: Path, source: str, sink: str, old: str, new: str, expected: list[str]
+) -> None:
+    text = f"{source}{MEANING}{sink}"
+    expected = expected if old in text else []  # the sink in process has no key
+    file = tmp_path / "job.toml"
+    file.write_text(text.replace(old, new))
+    found = [str(problem) for problem in jobs.validate(file)]
+    if new == "x TIME(6)" and "local" in source:
+        assert "'time' is no type" in found.pop()
+    assert len(found) == len(expected), found
+    assert all(any(one.startswith(start) for one in found) for start in expected), found
+
+
+def test_what_the_environment_lacks_is_a_problem_here(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = '{{ env = "{0}" }}'
+    hook = f'\n[[alerts]]\nformat = "webhook"\nurl = {taken}\nheaders = {{{{ Authorization = {taken} }}}}\n'
+    job.write_text(JOB + hook.format("APPULSE_TEST_HOOK"))
+    for name in ("APPULSE_TEST_JAAS", "APPULSE_TEST_HOOK", "APPULSE_TEST_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+    assert jobs.validate(job) == []
+    places = {
+        "sources.near.options.kafka.sasl.jaas.config": "APPULSE_TEST_JAAS",
+        "sink.options.password": "APPULSE_TEST_PASSWORD",
+        "alerts.0.url": "APPULSE_TEST_HOOK",
+        "alerts.0.headers.Authorization": "APPULSE_TEST_HOOK",
+    }
+    said = {f"{where}: the environment has no {name}. Set it and start again." for where, name in places.items()}
+    assert {str(problem) for problem in jobs.validate(job, here=True)} == said
+    for name in places.values():
+        monkeypatch.setenv(name, "x")
+    assert jobs.validate(job, here=True) == []
+    assert CliRunner().invoke(app, ["validate", str(job)]).exit_code == 0
+    monkeypatch.delenv("APPULSE_TEST_JAAS")
+    for command in ("validate", "run"):
+        done = CliRunner().invoke(app, [command, str(job)])
+        assert done.exit_code == 2
+        assert "has no APPULSE_TEST_JAAS" in done.output
+
+
+def test_a_moving_join_is_checked_as_one(tmp_path: Path) -> None:
+    file, motion = tmp_path / "job.toml", 'motion = { kind = "Straight", max_gap = "20 seconds" }\n'
+    file.write_text(f"{TOPIC}{motion}{MEANING}{SINK}")
+    assert jobs.validate(file) == []
+    counted = MEANING.replace('"1 minute"', "{ count = 10 }")
+    file.write_text(f"{TOPIC}{motion}{counted}{SINK}")
+    (problem,) = jobs.validate(file)
+    assert "is not built for streams with motion=" in str(problem)

@@ -148,13 +148,16 @@ def test_folders_that_are_not_apart_are_refused(job: Path, engine: str, old: str
     ("engine", "old", "new", "expected"),
     [
         ("spark", 'path = "near"', 'path = "near"\nschema = "id long, time long, x double"', "has no column 'y'"),
-        (
-            "local",
-            'path = "near"',
-            'path = "near"\nschema = "id long, time DECIMALL(10, 2)"',
-            "near.schema: columns can",
+        *(
+            (
+                engine,
+                'path = "near"',
+                'path = "near"\nschema = "id long, time DECIMALL(10, 2)"',
+                "near.schema: columns can",
+            )
+            for engine in ("local", "spark")
         ),
-        ("spark", 'path = "near"', 'path = "near"\nschema = "id long, time DECIMALL(10, 2)"', ""),  # Spark says so
+        ("spark", 'path = "near"', 'path = "near"\nschema = "id long, time INTERVAL DAY"', ""),  # Spark knows more
         ("spark", 'path = "near"', 'path = "s3a://b/near"\nschema = "id long"', ""),  # may be in folders day=1
         (
             "spark",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appulse.errors import BadArgument
-from appulse.model.ddl import TYPES, columns_of
+from appulse.model.ddl import TYPES, columns_of, is_of_spark
 
 NAMES = st.text("abc_`, <>:é", min_size=1, max_size=5)
 PLAIN = st.sampled_from([*TYPES.items(), ("decimal(12, 3)", pa.decimal128(12, 3)), ("varchar(3)", pa.string())])
@@ -68,3 +68,21 @@ def test_what_is_written_is_read(fields: list[tuple[str, tuple[str, pa.DataType]
 def test_what_cannot_be_read_is_named(text: str, position: int, why: str) -> None:
     with pytest.raises(BadArgument, match=f"position {position}: .*{why}"):
         columns_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("id INTERVAL DAY TO SECOND", True),
+        ("id STRING COLLATE UTF8_LCASE", True),
+        ("v variant, x DOUBLE", True),
+        ("s struct<a: TIME(6)>", True),
+        ("at Time NOT NULL", True),
+        ("g geometry(4326)", True),
+        ("time DOUBEL, variant : INTT", False),
+        ("id STRNG, at TIMESTAMPP", False),
+        ("times INTT", False),
+    ],
+)
+def test_types_of_spark_alone_are_known_as_such(text: str, known: bool) -> None:
+    assert is_of_spark(text) == known

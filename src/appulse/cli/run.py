@@ -203,7 +203,9 @@ def _served(spark: SparkSession, prometheus: str | None, console: Console) -> It
 
 
 def must_have_input(job: Job) -> None:
-    """Raise `JobError` where a source has no files yet."""
+    """Raise `JobError` where a source has no files yet, or the environment lacks what the job takes from it."""
+    if problems := job.unset():
+        raise JobError(f"{job.file} cannot run:" + "".join(f"\n  {problem}" for problem in problems))
     if missing := job.missing():
         listed = "".join(f"\n  {problem}" for problem in missing)
         hint = f"\nPrepare it first:  {job.table.prepare}" if job.table.prepare else ""

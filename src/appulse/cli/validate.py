@@ -25,7 +25,7 @@ def validate(
     from appulse.jobs import validate as problems_of
 
     console = Console(highlight=False)
-    problems = problems_of(job)
+    problems = problems_of(job, here=True)
     if json:
         missing = [] if problems else load(job).missing()
         said = {"job": str(job), "problems": list(map(str, problems)), "missing": list(map(str, missing))}

@@ -14,20 +14,32 @@ TYPES = {
     "string": pa.string(),
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),
+    "byte": pa.int8(),
     "smallint": pa.int16(),
+    "short": pa.int16(),
     "int": pa.int32(),
     "integer": pa.int32(),
     "bigint": pa.int64(),
     "long": pa.int64(),
     "float": pa.float32(),
+    "real": pa.float32(),
     "double": pa.float64(),
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ltz": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
     "binary": pa.binary(),
 }
 _NESTED = ("decimal(p, s)", "array<...>", "map<..., ...>", "struct<name: ...>")
 _PARTS = re.compile(r"\s*(?:`((?:[^`]|``)+)`|'(?:[^'\\]|\\.|'')*'|(\w+)|([<>(),:]))")
+# What Spark alone knows: types, unless they are names of columns, and words behind types.
+_TYPE = r"(?:geography|geometry|time|variant|void)(?!\s*:|\s+(?!not\b|comment\b|collate\b|default\b)\w)"
+_OF_SPARK = re.compile(rf"\b(?:collate|default|generated|interval|{_TYPE})\b", re.IGNORECASE)
+
+
+def is_of_spark(text: str) -> bool:
+    """Whether columns may have types that Spark alone knows."""
+    return _OF_SPARK.search(text) is not None
 
 
 @lru_cache(maxsize=64)
@@ -50,8 +62,9 @@ class _Reader:
 
     def unread(self, why: str) -> BadArgument:
         """What is wrong, and where."""
+        why += "" if why.endswith("?") else "."
         return BadArgument(
-            f"columns cannot be read at position {self._at + 1}: {why}. Write them as Spark does, such as "
+            f"columns cannot be read at position {self._at + 1}: {why} Write them as Spark does, such as "
             "'id BIGINT, at TIMESTAMP, x DOUBLE'."
         )
 
