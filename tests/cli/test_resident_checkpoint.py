@@ -250,11 +250,34 @@ def test_another_job_does_not_go_on(tmp_path: Path) -> None:
     Resident(job).run(once=True)
     text = job.file.read_text()
     job.file.write_text(text.replace("epsilon = 1.0", "epsilon = 2.0"))
-    with pytest.raises(ap.CheckpointError, match="differ"):
+    with pytest.raises(ap.CheckpointError, match=r"another job:\n.* has 1\.0, the job asks for 2\.0\nRestore the job"):
         Resident(jobs.load(job.file)).run(once=True)
+    (tmp_path / "job" / "state" / "call.json").unlink()  # as versions left it that kept no words
+    with pytest.raises(ap.CheckpointError, match=r"  meaning: the checkpoint has \w+, the job asks for \w+\n"):
+        Resident(jobs.load(job.file)).run(once=True)
+    job.file.write_text(text)
+    Resident(jobs.load(job.file)).run(once=True)
+    assert (tmp_path / "job" / "state" / "call.json").exists()
     (tmp_path / "spark" / "offsets").mkdir(parents=True)
     with pytest.raises(ap.CheckpointError, match="checkpoint of Spark"):
         Resident(job, checkpoint=str(tmp_path / "spark")).run(once=True)
+
+
+@pytest.mark.usefixtures("small_log")
+@pytest.mark.parametrize("operator", ["join", "encounters", "queries"])
+def test_a_job_with_other_streams_or_filters_is_refused_in_words(tmp_path: Path, operator: str) -> None:
+    job = make(tmp_path / "job", operator)
+    Resident(job).run(once=True)
+    text = job.file.read_text()
+    name = next(iter(job.table.sources))
+    job.file.write_text(text.replace(f"[sources.{name}]", "[sources.others]"))
+    with pytest.raises(ap.CheckpointError, match=rf'streams: the checkpoint has \["{name}".*asks for \["others"'):
+        Resident(jobs.load(job.file)).run(once=True)
+    if operator == "queries":  # of which nothing is kept
+        return
+    job.file.write_text(text.replace('key = "id"', 'key = "id"\nwhere = "x > 0"', 1))
+    with pytest.raises(ap.CheckpointError, match=r"where: the checkpoint has none, the job asks for "):
+        Resident(jobs.load(job.file)).run(once=True)
 
 
 @pytest.mark.usefixtures("small_log")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["CheckpointFolder", "Record", "table_blob", "table_of"]
 
 _MAGIC = b"apsv0001"
-_ABOUT, _LOG, _STATE, _LOCK = "serve.json", "log", "state", "lock"
+_ABOUT, _CALL, _LOG, _STATE, _LOCK = "serve.json", "call.json", "log", "state", "lock"
 _OF_SPARK = ("metadata", "offsets", "commits")
 
 
@@ -74,6 +74,18 @@ class CheckpointFolder:
             return known
         self._put(file, json.dumps(fresh).encode())
         return dict(fresh)
+
+    def describe(self, call: Mapping[str, Any]) -> None:
+        """Keep what the call means, in words, for those whose job is refused later."""
+        self._put(self.path / _CALL, json.dumps(call, indent=1, sort_keys=True).encode())
+
+    def described(self) -> dict[str, Any] | None:
+        """What `describe` kept; None where that was no version that did, or it cannot be read."""
+        try:
+            known: dict[str, Any] = json.loads((self.path / _CALL).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return known
 
     def append(self, record: Record) -> int:
         """Add to the log; it is safe when this returns. The bytes written."""

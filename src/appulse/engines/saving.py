@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from appulse.model.meaning import Meaning
+
 __all__ = [
     "NEVER",
     "ROWS",
     "STATELESS",
     "WHOLE",
     "clocks",
+    "described",
     "kind_of",
     "meaning_of",
     "needed_from",
@@ -55,6 +58,11 @@ def _has_format(bucket: Bucket[Any]) -> bool:
 def meaning_of(engine: Any) -> str:
     """A short text that differs when what is asked does."""
     return str(engine.call.fingerprint()) if isinstance(engine, Local) else ""
+
+
+def described(engine: Any) -> Meaning | None:
+    """What is asked, in plain JSON; None where it does not matter."""
+    return engine.call.meaning() if isinstance(engine, Local) else None
 
 
 def clocks(engine: Any) -> dict[str, Any]:

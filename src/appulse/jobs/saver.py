@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,10 @@ from appulse.connect.checkpoint import CheckpointFolder, Record
 from appulse.connect.writer import Epoch, Writer, pushes_of
 from appulse.engines import saving
 from appulse.errors import CheckpointError
+from appulse.model.meaning import canonical, digest, listed_differences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from appulse.api.by_hand import ByHand
 
@@ -21,7 +23,7 @@ __all__ = ["Saver"]
 
 #: Bytes of the log after which all that is held is saved: at least so many, and so many times those of the state.
 _LEAST_LOG, _TIMES = 4 << 20, 2
-_AGAIN = "Start with a new checkpoint, or restore the old job."
+_AGAIN = "Restore the job, or start with a new checkpoint."
 
 
 class Saver:
@@ -36,6 +38,7 @@ class Saver:
         self._newest: dict[int, int] = {}  # the newest time among the rows of each epoch of the log
         self._state_bytes = 0
         self._meaning = ""
+        self._described = False  # whether the folder has what the call means, in words
 
     def close(self) -> None:
         """Let others have the folder."""
@@ -56,6 +59,7 @@ class Saver:
         if engine is None:
             return
         kind = saving.kind_of(engine)
+        self._describe(engine)
         epoch.meaning = self._meaning = self._meaning or saving.meaning_of(engine)
         if kind == saving.STATELESS:
             epoch.needless = number
@@ -65,6 +69,13 @@ class Saver:
             blocks = saving.snapshot(engine)
             self._state_bytes = sum(map(len, blocks))
             epoch.state = Record(number, {"before": self._before(), "offsets": epoch.offsets}, blocks)
+
+    def _describe(self, engine: Any) -> None:
+        """Keep what the call means beside the log, once."""
+        if not self._described and (asked := saving.described(engine)) is not None:
+            if canonical(self.log.described()) != canonical(asked):
+                self.log.describe(asked)
+            self._described = True
 
     def taken(self, offsets: Mapping[str, Any]) -> None:
         """Rows up to these offsets have come."""
@@ -112,6 +123,7 @@ class Saver:
         first = state or (log[0] if log else None)
         if first is None:
             return writer(0), {}, False
+        self._check_streams([*([] if state is None else [state]), *log])
         if first.head["before"] is not None:
             self._restore(first.head["before"], None if state is None else state.blobs)
         if state is not None:
@@ -131,6 +143,8 @@ class Saver:
             self._check(record.head["meaning"])
             if record is log[-1]:
                 made.write_rows(record.number, epoch)
+        if self._call.engine is not None:
+            self._describe(self._call.engine)
         return made, dict(self._offsets), drained
 
     def _restore(self, before: Mapping[str, Any], blocks: list[bytes] | None) -> None:
@@ -153,7 +167,21 @@ class Saver:
         engine = self._call.engine
         if engine is None or not meaning or (own := saving.meaning_of(engine)) == meaning:
             return
-        raise CheckpointError(
-            f"The checkpoint {self.log.path} was written by a job with meaning {meaning}, this one has {own}: sources, "
-            f"operator or fences differ. {_AGAIN}"
-        )
+        kept, asked = self.log.described(), saving.described(engine)
+        if kept is None or asked is None or digest(kept) != meaning:  # as earlier versions wrote it
+            differing = f"  meaning: the checkpoint has {meaning}, the job asks for {own}"
+        else:
+            differing = listed_differences(kept, asked)
+        raise CheckpointError(f"The checkpoint {self.log.path} belongs to another job:\n{differing}\n{_AGAIN}")
+
+    def _check_streams(self, records: Sequence[Record]) -> None:
+        """Raise `CheckpointError` where rows are of streams that the call does not have."""
+        kept: dict[str, None] = {}
+        for record in records:
+            kept |= dict.fromkeys((record.head["before"] or {}).get("schemas", ()))
+            kept |= dict.fromkeys(name for names, _ in record.head.get("steps", ()) for name in names)
+        if kept.keys() - self._call.streams.keys():
+            raise CheckpointError(
+                f"The checkpoint {self.log.path} belongs to another job:\n  streams: the checkpoint has "
+                f"{json.dumps(list(kept))}, the job asks for {json.dumps(list(self._call.streams))}\n{_AGAIN}"
+            )

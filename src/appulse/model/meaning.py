@@ -27,7 +27,7 @@ Meaning: TypeAlias = dict[str, Any]
 #: The version of the words, part of every call's meaning.
 VERSION = 1
 _NONE = object()
-_MOST_TEXT = 80
+_MOST_TEXT, _MOST_LINES = 80, 5
 
 
 def without_defaults(meaning: Meaning, defaults: Mapping[str, Any]) -> Meaning:
@@ -215,6 +215,13 @@ def differences(kept: Any, asked: Any, where: str = "") -> Iterator[str]:
             return
         kept, asked = list(ours), list(theirs)
     yield f"{where}: the checkpoint has {_text(kept)}, the job asks for {_text(asked)}"
+
+
+def listed_differences(kept: Meaning, asked: Meaning) -> str:
+    """The first of the differences, a line each; empty where there are none."""
+    lines = list(differences(kept, json.loads(canonical(asked))))
+    more = [f"and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else []
+    return "\n".join(f"  {line}" for line in [*lines[:_MOST_LINES], *more])
 
 
 def _by_name(meaning: Any) -> Meaning | None:

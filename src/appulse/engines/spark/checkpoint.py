@@ -15,7 +15,7 @@ from appulse.engines.spark.files import Folder
 from appulse.engines.spark.repartition import repartitioned, respread
 from appulse.engines.spark.tiling import BEGINNING, Tiling
 from appulse.errors import CheckpointError, StorageError
-from appulse.model.meaning import canonical, differences
+from appulse.model.meaning import listed_differences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,6 @@ _NAME = "appulse.json"
 _NEWEST = "appulse-newest"
 # What is kept of a job, and what that is called. A later format reads all from `_OLDEST` on.
 _FORMAT, _OLDEST = 4, 3
-_MOST_LINES = 5
 _NOT_THERE = ("PATH_NOT_FOUND", "FILE_NOT_EXIST")
 _UNSHARED = (
     "is not one folder for this client, the server of Spark Connect and its executors. Name one that all of them reach "
@@ -192,11 +191,8 @@ class Checkpoint:
         self._write(call, tiling, closed=True)
 
     def _refuse_others(self, kept: Meaning, call: Call[Any]) -> None:
-        lines = list(differences(kept, json.loads(canonical(call.meaning()))))
-        if not lines:
+        if not (listed := listed_differences(kept, call.meaning())):
             return
-        more = [f"and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else []
-        listed = "\n".join(f"  {line}" for line in [*lines[:_MOST_LINES], *more])
         raise CheckpointError(
             f"The checkpoint {self.path} belongs to another job:\n{listed}\n"
             "Restore the job, or start with a new checkpoint."
