@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as js
+import shlex
 import sys
 import time
 from contextlib import contextmanager
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from appulse.jobs import Job
     from appulse.jobs.watching import Watcher
 
+#: Settings of Spark that have an option of their own.
+_SHORT = {"spark.master": "master", "spark.jars.packages": "packages", "spark.jars": "jars"}
+
 __all__ = ["carry_out", "must_have_input", "run"]
 
 
@@ -46,7 +50,9 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="One JSON object per micro-batch on stdout.")] = False,
     prometheus: Annotated[
         str | None,
-        typer.Option(metavar="PORT", help="Serve the figures to Prometheus; host:port to be seen from elsewhere."),
+        typer.Option(
+            metavar="PORT", help="On Spark: serve the figures to Prometheus; host:port to be seen from elsewhere."
+        ),
     ] = None,
     conf: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark; may be repeated.")
@@ -132,11 +138,26 @@ def carry_out(
             totals = watch(query, show, asked_to_stop)
     outcome = f"{totals}, in {time.perf_counter() - begin:.1f} s."
     if asked_to_stop.is_set():
-        resume = f"appulse run {job.file}" + (f" --checkpoint {checkpoint}" if checkpoint != job.checkpoint else "")
+        resume = _same_command(job, settings, stretch, {"json": json, "prometheus": prometheus, "port": port})
         console.print(f"Stopped after {outcome} To go on from there:  {resume}", soft_wrap=True, markup=False)
         raise typer.Exit(asked_to_stop.exit_code)
     console.print(f"Done: {outcome} Answers: {job.answers}", soft_wrap=True, markup=False)
     return totals
+
+
+def _same_command(job: Job, settings: Mapping[str, Any], stretch: Stretch, options: Mapping[str, Any]) -> str:
+    """The command by which a job goes on; secrets are left out."""
+    from appulse.jobs.fields import is_secret
+
+    given = {_SHORT[name]: value for name, value in settings.items() if name in _SHORT}
+    given |= {name: value for name, value in (stretch._asdict() | dict(options)).items() if value}
+    parts = ["appulse", "run" if options["port"] is None else "serve", str(job.file)]
+    for name, value in given.items():
+        parts += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    for name, value in settings.items():
+        if name not in _SHORT:
+            parts += ["--conf", f"{name}={'...' if is_secret(name) else value}"]
+    return shlex.join(parts)
 
 
 def _settings(conf: Sequence[str], options: Mapping[str, str | None]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ __all__ = [
     "Settings",
     "Table",
     "Text",
+    "is_secret",
     "options_of",
 ]
 
@@ -61,9 +62,14 @@ def _are_settings(given: dict[str, Any]) -> dict[str, Any]:
     wrong = [f"{name} is {v!r}" for name, v in given.items() if not (isinstance(v, str | int | float) or _is_from(v))]
     if wrong:
         raise ValueError(f"{', '.join(wrong)}, wanted text, a number, true or false, or {{ env = 'NAME' }}.")
-    if bare := [name for name, value in given.items() if _SECRET.search(name) and not isinstance(value, dict)]:
+    if bare := [name for name, value in given.items() if is_secret(name) and not isinstance(value, dict)]:
         raise ValueError(f"{bare[0]} is a secret, which no job file holds. Give {bare[0]} = {{ env = 'NAME' }}.")
     return given
+
+
+def is_secret(name: str) -> bool:
+    """Whether an option of this name is one that nobody should read."""
+    return _SECRET.search(name) is not None
 
 
 def _is_from(value: Any) -> bool:
