@@ -461,6 +461,8 @@ def test_rejects_belong_to_the_result_itself() -> None:
         ap.rejects(pa.table({"a": [1]}))
     with pytest.raises(ap.BadArgument, match=r"rejects\(result=\{\}\): give the result of a call, itself, got dict"):
         ap.rejects({})
+    with pytest.raises(ap.BadArgument, match="are rejects of the call that takes it"):
+        ap.rejects(_stream(_table()))
     assert len(ap.rejects(_join())) == 0
 
 
