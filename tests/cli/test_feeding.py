@@ -14,7 +14,7 @@ import pytest
 from appulse import jobs
 from appulse.errors import JobError, StorageError
 from appulse.jobs.feeding import Feeder
-from appulse.model.defects import UNDECODED
+from appulse.model.defects import UNDECODED, shown_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,6 +111,9 @@ def test_lines_that_are_none_are_in_a_column_of_their_own(tmp_path: Path) -> Non
     assert found[0][UNDECODED] is None
     assert found[1][UNDECODED]["payload"].startswith("!AIVDM,1,1,,B,nonsense")
     assert found[1][UNDECODED]["detail"]
+    assert shown_values(fed(feeder, "ships"), ["mmsi"], pa.array([1])) == [
+        "!AIVDM,1,1,,B,nonsense,0*00"
+    ]  # as in process
 
 
 def test_what_fails_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

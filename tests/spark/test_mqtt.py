@@ -113,6 +113,43 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
     spool.close()
 
 
+class NoBroker:
+    def __init__(self, _: Any, spool: Spool) -> None:
+        self.spool = spool
+
+    def wait(self, *_: float) -> int:
+        return self.spool.end
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def test_offsets_of_spark_belong_to_one_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    from appulse.engines.spark.mqtt import _Reader
+
+    monkeypatch.setattr("appulse.engines.spark.mqtt.Receiver", NoBroker)
+
+    spool = Spool(tmp_path)
+    spool.append([message(i) for i in range(5)])
+    own = spool.name
+    spool.close()
+    options = {"spool": str(tmp_path), "most_bytes": "10000", "host": "127.0.0.1", "topics": "x", "port": "1"}
+    reader = _Reader({**options, "tls": "False", "distinct": "none"})
+    try:
+        assert reader.initialOffset() == {"offset": 0, "spool": own}
+        early = {"offset": 5}  # as written before spools had names
+        assert reader.latestOffset(early) == early
+        assert reader.latestOffset({"offset": 2}) == {"offset": 5, "spool": own}
+        assert len(reader.partitions({"offset": 2}, early)) == 1
+        for other in ({"offset": 3, "spool": "other"}, {"offset": 9, "spool": own}, {"offset": 9}):
+            for call in (reader.latestOffset, reader.commit, lambda end: reader.partitions({"offset": 0}, end)):
+                with pytest.raises(StateError, match="another spool"):
+                    call(other)
+    finally:
+        reader.stop()
+
+
 # --- the broker
 
 

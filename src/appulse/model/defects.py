@@ -123,7 +123,7 @@ REASONS: dict[str, tuple[str, str]] = {
         "Mend it if it is a mistake. The query stands; it only never matches.",
     ),
     NOT_DECODED: (
-        "a message is empty, or not as its schema says; `values` has topic, partition, offset and payload",
+        "a message is empty, or not as its schema says; `values` has topic, partition, offset and payload, or the line",
         "Mend the producer, or the schema of the source or `decode_messages`; `detail` says why for MQTT.",
     ),
 }
@@ -194,6 +194,13 @@ def _place_of(message: Any) -> str:
     return ", ".join(f"{name} {message[name]}" for name in ("topic", "partition", "offset") if name in message)
 
 
+def _shown_message(message: Any) -> str:
+    """A message with its place as JSON; a line of a receiver, which has none, as it is."""
+    if isinstance(message, dict) and set(message) == {"detail", "payload"}:
+        return str(message["payload"])
+    return as_text(message)
+
+
 def shown_values(table: pa.Table, columns: Sequence[str], rows: pa.Array) -> list[str]:
     """What rejected rows hold in some columns as JSON; of a message that could not be decoded the message."""
     held = python_rows(table.select(list(columns)).take(rows)) if columns else [{}] * len(rows)
@@ -201,7 +208,7 @@ def shown_values(table: pa.Table, columns: Sequence[str], rows: pa.Array) -> lis
         return [as_json(row) for row in held]
     messages = table[UNDECODED].take(rows).to_pylist()
     return [
-        as_json({n: v for n, v in row.items() if n != UNDECODED}) if message is None else as_text(message)
+        as_json({n: v for n, v in row.items() if n != UNDECODED}) if message is None else _shown_message(message)
         for row, message in zip(held, messages, strict=True)
     ]
 
