@@ -375,7 +375,26 @@ def test_what_reaches_over_the_180th_meridian_is_cut() -> None:
     for x, y in np.random.default_rng(1).uniform([-180, -25], [180, -5], (500, 2)):
         assert covers(found, 0, x, y) == covers(expected, 0, x, y)
     (bad,) = regions_of([shapely.box(-300, 0, 100, 10)], [None], WGS84).bad
-    assert "longitude" in bad.why
+    assert bad.why == "400 degrees of longitude are more than a turn"
+    (bad,) = regions_of([shapely.box(539, 0, 541, 10)], [None], WGS84).bad
+    assert "longitude [-540, 540]" in bad.why
+
+
+@pytest.mark.parametrize("turn", [-360.0, 360.0])
+def test_a_region_a_turn_away_is_the_same(turn: float) -> None:
+    """As longitudes of rows are taken modulo 360; also of discs and of what is widened."""
+    shapes = [shapely.box(-179.0, -20.0, 100.0, -10.0), shapely.box(-1.0, 3.0, 1.0, 4.0)]
+    lines = [shapely.LineString([(-1.0, 5.0), (1.0, 6.0)]), shapely.Point(1.0, 0.0)]
+    given, radii = [*shapes, *lines], [None] * len(shapes) + [900.0, 900.0]
+    moved = [shapely.transform(shape, lambda at: at + np.array([turn, 0.0])) for shape in given]
+    for earth in (WGS84, EARTHS["sky"]):
+        one, other = (regions_of(of, radii, earth) for of in (given, moved))
+        assert not other.bad
+        np.testing.assert_allclose(one.arrays.box, other.arrays.box, atol=1e-9)
+        np.testing.assert_allclose(one.arrays.centre, other.arrays.centre, rtol=1e-12, atol=1e-6)
+        for i in range(len(shapes) + 1):
+            for x, y in np.random.default_rng(1).uniform([-180, -25], [180, 7], (500, 2)):
+                assert covers(one.arrays, i, x, y) == covers(other.arrays, i, x, y)
 
 
 def test_edges_of_geography_are_great_circles() -> None:

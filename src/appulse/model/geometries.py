@@ -25,6 +25,8 @@ REGION = "region"
 _POINT = "Point"
 _SIMPLE = ("Point", "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon")
 _HALF_TURN, _POLE, _WGS84 = 180.0, 90.0, 4326
+# Longitudes are those from -180 to 180, and the same a turn away.
+_TURN, _FARTHEST = 2.0 * _HALF_TURN, 3.0 * _HALF_TURN
 _RINGS = 2  # lists of lists of places
 # A quarter of a circle has so many corners, where a line or polygon is widened: none is off by more than 0.03 %.
 _CORNERS = 32
@@ -114,10 +116,9 @@ def troubles(
 
 
 def _outside(box: NDArray[np.float64]) -> bool:
-    """Whether a box has a part that is no longitude from -360 to 360 or no latitude, or goes more than once around."""
+    """Whether a box has a part that is no latitude, or no longitude even a turn away, or goes more than once around."""
     west, south, east, north = box
-    turn = 2.0 * _HALF_TURN
-    return bool(south < -_POLE or north > _POLE or west < -turn or east > turn or east - west > turn)
+    return bool(south < -_POLE or north > _POLE or west < -_FARTHEST or east > _FARTHEST or east - west > _TURN)
 
 
 def _trouble(shapely: Any, shape: Any, radius: float, earth: Earth | None) -> Iterator[str]:
@@ -134,9 +135,11 @@ def _trouble(shapely: Any, shape: Any, radius: float, earth: Earth | None) -> It
         yield f"an invalid geometry: {shapely.is_valid_reason(shape)}"
     if earth is not None and _outside(np.array(shape.bounds)):
         west, south, east, north = shape.bounds
+        if east - west > _TURN:
+            yield f"{east - west:g} degrees of longitude are more than a turn"
         swapped = max(abs(west), abs(east)) <= _POLE and max(abs(south), abs(north)) <= _HALF_TURN
         hint = ": latitude and longitude may be swapped" if swapped else ""
-        yield f"coordinates outside longitude [-180, 180] and latitude [-90, 90]{hint}"
+        yield f"coordinates outside longitude [-540, 540] and latitude [-90, 90]{hint}"
     yield f"SRID {shapely.get_srid(shape)}: positions need 4326, longitude and latitude on WGS 84"
 
 
@@ -176,6 +179,18 @@ def _corridor(shapely: Any, shape: Any, radius: float, earth: Earth) -> Any:
     return shapely.union_all(areas)
 
 
+def turned_back(shapely: Any, shapes: NDArray[Any]) -> NDArray[Any]:
+    """Geometries in degrees, those that begin beyond the 180th meridian a turn to where they begin before it."""
+    west = shapely.bounds(shapes)[:, 0]
+    beyond = np.flatnonzero((west < -_HALF_TURN) | (west >= _HALF_TURN))
+    if len(beyond):
+        shapes = shapes.copy()
+    for row in beyond.tolist():
+        turn = _TURN * np.floor((west[row] + _HALF_TURN) / _TURN)
+        shapes[row] = shapely.transform(shapes[row], lambda at, turn=turn: at - [turn, 0.0])
+    return shapes
+
+
 def cut(shapely: Any, shapes: NDArray[Any]) -> NDArray[Any]:
     """Geometries in degrees, what lies beyond the 180th meridian as a part at the other side of it."""
     bounds = shapely.bounds(shapes)
@@ -187,8 +202,8 @@ def cut(shapely: Any, shapes: NDArray[Any]) -> NDArray[Any]:
         parts = []
         for turn in (-1, 0, 1):
             west = (2 * turn - 1) * _HALF_TURN
-            part = shapely.intersection(shapes[row], shapely.box(west, -_POLE, west + 2.0 * _HALF_TURN, _POLE))
-            moved = shapely.transform(part, lambda at, turn=turn: at - [2.0 * _HALF_TURN * turn, 0.0])
+            part = shapely.intersection(shapes[row], shapely.box(west, -_POLE, west + _TURN, _POLE))
+            moved = shapely.transform(part, lambda at, turn=turn: at - [_TURN * turn, 0.0])
             parts += [one for one in shapely.get_parts(moved) if one.geom_type == kind]
         shapes[row] = shapely.union_all(parts)
     return shapes

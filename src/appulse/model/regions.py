@@ -13,7 +13,7 @@ from appulse.kernels.outlines import areas, outlines
 from appulse.kernels.plain_polygons import boxes_of, read_corners, ring_ends, stars
 from appulse.kernels.regions import RASTER, Regions, rasterise
 from appulse.model.batch import Batch, Ragged
-from appulse.model.geometries import REGION, cut, read, shapely_module, troubles, widened
+from appulse.model.geometries import REGION, cut, read, shapely_module, troubles, turned_back, widened
 from appulse.model.growing_regions import GrowingRegions, search_of
 from appulse.model.meaning import digest_of
 from appulse.model.positions import centred, metres_of_degrees
@@ -152,6 +152,8 @@ def _piece(given: Sequence[Any], radii: Sequence[float | None], earth: Earth | N
     texts = shapely.to_wkb(shapes, byte_order=1, output_dimension=2) if digested else ()
     known = widths.copy()
     wide &= ~disc
+    if earth is not None:
+        shapes = turned_back(shapely, shapes)
     if wide.any():
         shapes[wide], widths[wide] = widened(shapely, shapes[wide], widths[wide], earth), np.nan
     if earth is not None:
