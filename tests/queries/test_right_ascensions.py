@@ -65,3 +65,26 @@ def test_what_holds_of_a_star_is_its_share_of_possible_places(
     found = ap.match_queries(stars, pa.table(asked), probability=1e-6)
     chances = dict(zip(found["key"].to_pylist(), found["probability"].to_pylist(), strict=True))
     assert [chances.get(i, 0.0) for i in range(n)] == pytest.approx(holds.mean(axis=1), abs=6e-3)
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.5])
+@pytest.mark.parametrize("ra", [200.0, -160.0, 359.9999])
+@pytest.mark.parametrize("turn", [-360.0, 0.0, 360.0])
+def test_regions_hold_a_star_whatever_turn_either_is_given_in(sigma: float, ra: float, turn: float) -> None:
+    """Alone, and within conditions that are asked of places one by one."""
+    west = (ra + 180.0) % 360.0 - 180.0 + turn - 0.5
+    wkt, centre = shapely.box(west, 19, west + 1.0, 21).wkt, f"POINT ({west + 0.5} 20)"
+    row = pa.table({"id": [1], "t": [0], "dec": [20.0], "ra": [ra]})
+    stars = ap.Stream(row, key="id", time="t", value=ap.Position("dec", "ra", sigma=sigma, earth="sky"))
+    texts = {
+        f"ST_Within(ra, dec, '{wkt}')": True,
+        f"NOT ST_Within(ra, dec, '{wkt}')": False,
+        f"ST_Within(ra, dec, '{wkt}') OR t > 5": True,
+        f"ST_DWithin(ra, dec, '{centre}', 60) AND dec < 21": True,
+        f"NOT ST_DWithin(ra, dec, '{centre}', 60)": False,
+    }
+    asked = ap.match_queries(stars, pa.table({"query": list(texts), "condition": list(texts)}), probability=0.5)
+    assert set(asked["query"].to_pylist()) == {text for text, holds in texts.items() if holds}
+    for region, radius in ((wkt, None), (centre, 60.0)):
+        fence = pa.table({"query": [1], "region": [region], "radius": pa.array([radius], pa.float64())})
+        assert len(ap.match_queries(stars, fence, probability=0.5)) == 1

@@ -81,8 +81,13 @@ def given_degrees(table: pa.Table, model: Model) -> NDArray[np.float64] | None:
     """Longitude and latitude (n, 2) as they were given, longitudes from -180 to 180; None of what is no position."""
     if not isinstance(model, Position):
         return None
-    lon, lat = floats(table[model.lon]), floats(table[model.lat])
-    return np.column_stack([np.where(np.abs(lon) <= 180.0, lon, np.remainder(lon + 180.0, 360.0) - 180.0), lat])
+    return np.column_stack([plain_longitudes(floats(table[model.lon])), floats(table[model.lat])])
+
+
+def plain_longitudes(lon: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Longitudes from -180 to 180; those that are stay as they are."""
+    found: NDArray[np.float64] = np.where(np.abs(lon) <= 180.0, lon, np.remainder(lon + 180.0, 360.0) - 180.0)
+    return found
 
 
 def metres_of_degrees(lat: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:

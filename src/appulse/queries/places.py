@@ -9,7 +9,7 @@ import numpy as np
 
 from appulse.kernels.region_chances import chances
 from appulse.model.covariance import whitening
-from appulse.model.positions import EARTHS, centred, ground_of
+from appulse.model.positions import EARTHS, centred, ground_of, plain_longitudes
 from appulse.model.regions import Regions, regions_of
 from appulse.model.uncertainty import Position, names
 from appulse.queries.columns import Values
@@ -71,6 +71,8 @@ def covered(parts: Sequence[Values], earth: str | None) -> Values:
             valid[rows] = False
             continue
         at = np.column_stack([x[rows], y[rows]]).astype(float)
+        if earth:
+            at[:, 0] = plain_longitudes(at[:, 0])
         inside[rows] = membership(found.arrays, np.zeros(len(rows), np.int64), at, EARTHS[earth] if earth else None)
     return Values.truth(inside & valid, ~inside & valid)
 

@@ -14,7 +14,7 @@ from appulse.model import uncertainty
 from appulse.model.columns import floats
 from appulse.model.covariance import deviations, flat_part, flat_widest, whitening
 from appulse.model.encode import as_samples
-from appulse.model.positions import EARTHS, degree_scale, given_degrees, metres_of_degrees
+from appulse.model.positions import EARTHS, degree_scale, given_degrees, metres_of_degrees, plain_longitudes
 from appulse.model.uncertainty import Gaussian, Position, in_closed_form, is_certain
 from appulse.operators.curved_match import curved_windows, match_curved
 from appulse.operators.query_match import TAIL, Normals, Points, both, match, match_normals
@@ -102,6 +102,8 @@ def points_of(rows: ValidRows, encoding: Encoding) -> Points:
     place = None
     if own is not None:
         place = np.column_stack([points[:, names.index(name)] for name in (own.x, own.y)])
+        if own.earth is not None:
+            place[:, 0] = plain_longitudes(place[:, 0])
     return Points(spread, len(owner), rows.time[owner], owner, weight * rows.existence[owner], place)
 
 
