@@ -11,7 +11,7 @@ import appulse as ap
 from appulse.kernels.curved_regions import CURVED, is_curved
 from appulse.model.covariance import flat_widest
 from appulse.model.positions import EARTHS, degree_scale
-from tests.helpers.naive_places import likely_places
+from tests.helpers.naive_places import GEODS, likely_places
 
 _REGIONS = {
     "all of the Arctic": shapely.box(-180, 60, 180, 90),
@@ -116,3 +116,21 @@ def test_most_places_are_flat_at_first_sight() -> None:
     scale = degree_scale(lat, spread, earth)
     assert [is_curved(lat[i], scale[i], earth) for i in range(n)] == wanted.tolist()
     assert 0.1 < wanted.mean() < 0.9
+
+
+@pytest.mark.parametrize(
+    ("earth", "sigma", "radians"),
+    [("wgs84", 1e5, 0.0157), ("sky", 7_200.0, 0.0349), ("sky", 36_000.0, 0.1745), ("sky", 1e5, 0.4848)],
+)
+def test_discs_differ_from_the_ground_by_the_square_of_the_error(earth: str, sigma: float, radians: float) -> None:
+    """As the page on fences says."""
+    geod, at, lat = GEODS[earth], 140.0, 20.0
+    x, y = likely_places(lat, at, (sigma, sigma, 0.0), 700, earth)
+    row = pa.table({"id": [1], "t": [0], "lat": [lat], "lon": [at]})
+    stream = ap.Stream(row, key="id", time="t", value=ap.Position("lat", "lon", sigma=sigma, earth=earth))
+    for away, radius in ((1.0, 1.5), (1.5, 1.0), (3.0, 3.0), (5.0, 4.5), (0.5, 0.5)):
+        lon, north, _ = geod.fwd(at, lat, 40.0, away * sigma)
+        _, _, far = geod.inv(x, y, np.full(len(x), lon), np.full(len(x), north))
+        disc = {"query": [1], "region": [f"POINT ({lon} {north})"], "radius": [radius * sigma]}
+        (found,) = ap.fence_events(stream, pa.table(disc), enter=1e-3, leave=1e-4)["probability"].to_pylist()
+        assert abs(found - float((far <= radius * sigma).mean())) < 0.6 * radians**2 + 3e-4

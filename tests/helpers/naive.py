@@ -236,7 +236,7 @@ def _centre_defects(row: Mapping[str, Any], model: Model) -> set[str]:
         elif spread < 0:
             found.add("negative sigma or radius")
         elif places and spread > 1e5:
-            found.add("error above 100 km")
+            found.add("error above 100,000 arc seconds" if model.earth == "sky" else "error above 100 km")
     return found
 
 

@@ -11,7 +11,12 @@ from scipy.special import ndtri
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-GEODS = {"wgs84": pyproj.Geod(ellps="WGS84"), "sky": pyproj.Geod(a=648_000 / np.pi, b=648_000 / np.pi)}
+_RADIUS = 6_371_008.8
+GEODS = {
+    "wgs84": pyproj.Geod(ellps="WGS84"),
+    "sphere": pyproj.Geod(a=_RADIUS, b=_RADIUS),
+    "sky": pyproj.Geod(a=648_000 / np.pi, b=648_000 / np.pi),
+}
 
 
 def likely_places(

@@ -40,12 +40,16 @@ def width(d: int) -> int:
 
 
 def checked_deviations(
-    table: pa.Table, parts: Sequence[str | float], defects: Defects, most: float = np.inf
+    table: pa.Table,
+    parts: Sequence[str | float],
+    defects: Defects,
+    most: float = np.inf,
+    large: str = why.LARGE_ERROR,
 ) -> NDArray[np.float64]:
-    """Deviations or radii (n, parts), of columns or numbers; bad rows are marked."""
+    """Deviations or radii (n, parts), of columns or numbers; bad rows are marked, those above ``most`` as ``large``."""
     spread = _read(table, parts, defects)
     defects.mark(_in_any(spread < 0.0), why.NEGATIVE_SPREAD, lambda i: f"spread is {spread[i].tolist()}")
-    defects.mark(_in_any(spread > most), why.LARGE_ERROR, lambda i: f"spread is {spread[i].tolist()}")
+    defects.mark(_in_any(spread > most), large, lambda i: f"spread is {spread[i].tolist()}")
     return spread
 
 
@@ -65,11 +69,15 @@ def checked_spread(table: pa.Table, model: Gaussian, defects: Defects) -> NDArra
 
 
 def checked_ellipses(
-    table: pa.Table, ellipse: Sequence[str | float], defects: Defects, most: float = np.inf
+    table: pa.Table,
+    ellipse: Sequence[str | float],
+    defects: Defects,
+    most: float = np.inf,
+    large: str = why.LARGE_ERROR,
 ) -> NDArray[np.float64]:
     """Upper triangles of ellipses; bad rows are marked."""
     angle = _read(table, ellipse[2:], defects)
-    axes = checked_deviations(table, ellipse[:2], defects, most)
+    axes = checked_deviations(table, ellipse[:2], defects, most, large)
     return of_ellipses(np.where(defects.bad[:, None], 0.0, np.hstack([axes, angle])))
 
 

@@ -30,6 +30,7 @@ NEGATIVE_SPREAD = "negative sigma or radius"
 BAD_COVARIANCE = "not a covariance"
 BAD_LATITUDE = "latitude outside [-90, 90]"
 LARGE_ERROR = "error above 100 km"
+LARGE_ERROR_ON_SKY = "error above 100,000 arc seconds"
 NOT_A_POINT = "not a point"
 NULL_KEY = "null key"
 NULL_TIME = "null time"
@@ -79,6 +80,10 @@ REASONS: dict[str, tuple[str, str]] = {
         "Check the order: `Position(lat, lon)`. Map coordinates in metres go into `Gaussian` or `Exact`.",
     ),
     LARGE_ERROR: ("the error of a position is above 100 km", "Give sigma in metres. Drop rows this inexact."),
+    LARGE_ERROR_ON_SKY: (
+        "the error of a position on the sky is above 100,000 arc seconds, 27.8 degrees",
+        "Give sigma in arc seconds. Drop rows this inexact.",
+    ),
     NOT_A_POINT: (
         "a geometry is not a point, cannot be read, or is not of WGS 84 (SRID 0 or 4326)",
         "Convert it to points of longitude and latitude.",

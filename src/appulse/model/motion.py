@@ -77,8 +77,8 @@ class Velocity:
 
     Arguments:
     * ``columns``: the velocities along the dimensions of the value, one column each, in its unit a second; of a
-      `Position` those east and north, and up if there is an altitude, in metres a second. A row without a finite
-      velocity is a reject.
+      `Position` those east and north, and up if there is an altitude, in metres a second (on the
+      sky arc seconds a second). A row without a finite velocity is a reject.
     * ``horizon``: how long a reading holds at most: text, a timedelta, or seconds; above 0.
     * ``noise``: the variance of the error grows by its square a second, where there is a vertical epsilon that of the
       horizontal one.

@@ -147,9 +147,10 @@ def checked_positions(
     defects.mark(~good, why.BAD_LATITUDE, outside)
     spread = np.empty((len(table), 0))
     if not model.exact:
-        parts = [] if model.ellipse is None else [checked_ellipses(table, model.ellipse, defects, MOST_ERROR)]
+        most = MOST_ERROR, why.LARGE_ERROR_ON_SKY if model.earth == "sky" else why.LARGE_ERROR
+        parts = [] if model.ellipse is None else [checked_ellipses(table, model.ellipse, defects, *most)]
         rest = model.errors[len(parts) * 3 :]
-        spread = np.hstack([*parts, checked_deviations(table, rest, defects, MOST_ERROR)]) if rest else parts[0]
+        spread = np.hstack([*parts, checked_deviations(table, rest, defects, *most)]) if rest else parts[0]
     places = centred(lat if good.all() else np.where(good, lat, 0.0), lon, EARTHS[model.earth])
     return (np.column_stack([places, *columns[2:]]) if columns[2:] else places), spread
 

@@ -263,7 +263,8 @@ class Incomplete:
         return self.sigma if isinstance(self.sigma, tuple) else (self.sigma,) * len(self.columns)
 
 
-#: Errors of positions are normal in the plane tangent to the Earth, which only means something where they are small.
+#: Errors of positions are normal in the plane tangent to the Earth, which only means something where they are small; on
+#: the sky, in arc seconds, where a tail does not go around it.
 MOST_ERROR = 100_000.0
 
 
@@ -276,7 +277,8 @@ class Position:
     * ``lat, lon``: the columns of latitude and longitude, in degrees. Longitudes are taken modulo 360; a latitude
       outside [-90, 90] is a reject.
     * ``sigma``: the standard deviation of the error in each horizontal direction, normal in the plane tangent to the
-      Earth, in metres; a column or a number. 0 is exact, more than 100 km a reject.
+      Earth, in metres; a column or a number. 0 is exact, more than 100 km (on the sky 100,000 arc seconds, 27.8
+      degrees) a reject.
     * ``ellipse``: takes the place of ``sigma`` where errors differ by direction: the two semi-axes in metres at one
       standard deviation, and the angle of the first of them in degrees, clockwise from north; each a column or a
       number. At a pole, the angle counts from the meridian of Greenwich.
@@ -333,9 +335,12 @@ class Position:
         axes = [("ellipse", axis) for axis in (self.ellipse or ())[:2]]
         for name, sigma in (("sigma", self.sigma), ("altitude_sigma", self.altitude_sigma), *axes):
             if isinstance(sigma, float) and sigma > MOST_ERROR:
+                unit, above = "metres", "where a plane is no model of the Earth"
+                if self.earth == "sky":
+                    unit, above = "arc seconds", "27.8 degrees, and the tails of a larger error go around the sky"
                 raise BadArgument(
-                    f"Position({name}={sigma:g}) is above {MOST_ERROR:g} metres, where a plane is no model of the "
-                    "Earth. Give the standard deviation in metres."
+                    f"Position({name}={sigma:g}) is above {MOST_ERROR:g} {unit}, {above}. Give the standard deviation "
+                    f"in {unit}."
                 )
 
     @property
