@@ -214,7 +214,6 @@ def defects(row: Mapping[str, Any], stream: ap.Stream, d: int, attribute: str | 
 
 def _centre_defects(row: Mapping[str, Any], model: Model) -> set[str]:
     found = set()
-    places = isinstance(model, ap.Position)
     if not all(math.isfinite(_number(row[column])) for column in dimension_names(model, 0)):
         found.add("non-finite value")
     if isinstance(model, ap.Position) and abs(_number(row[model.lat])) > 90.0:
@@ -235,8 +234,8 @@ def _centre_defects(row: Mapping[str, Any], model: Model) -> set[str]:
             pass  # an angle
         elif spread < 0:
             found.add("negative sigma or radius")
-        elif places and spread > 1e5:
-            found.add("error above 100,000 arc seconds" if model.earth == "sky" else "error above 100 km")
+        elif isinstance(model, ap.Position) and spread > 1e5:
+            found.add(f"error above {'100,000 arc seconds' if model.earth == 'sky' else '100 km'}")
     return found
 
 
