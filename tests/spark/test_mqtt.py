@@ -463,7 +463,7 @@ def test_a_broker_that_is_away_is_an_error_and_a_drain_leaves_the_checkpoint_ope
 
 @needs_broker
 def test_messages_that_keep_coming_hold_up_neither_a_start_nor_an_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with broker(tmp_path / "broker") as server:
         resident(tmp_path, port=server.port).run(once=True)
@@ -490,6 +490,7 @@ def test_messages_that_keep_coming_hold_up_neither_a_start_nor_an_end(
             ending.start()
             ending.join(10)
             assert not ending.is_alive()
+            assert "still sends after 1 seconds" in caplog.text
         finally:
             over.set()
             thread.join()

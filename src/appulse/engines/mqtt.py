@@ -135,13 +135,19 @@ class Receiver:
             if self._failure is not None:
                 raise StorageError(self._failure)
             if self._subscribed and time.monotonic() - self._came > _IDLE:
-                break
+                return self.spool.end
             time.sleep(0.02)
         if not self._subscribed:
             raise StorageError(
                 f"The MQTT broker {self.broker.host}:{self.broker.port} did not answer within {seconds:g} seconds"
                 f"{self._trouble}. Check its address; once it is back, start again: no message is lost."
             )
+        _LOG.warning(
+            "MQTT broker %s:%d still sends after %g seconds: the rest is not of this run, and stays with the broker.",
+            self.broker.host,
+            self.broker.port,
+            seconds,
+        )
         return self.spool.end
 
     def close(self) -> None:
