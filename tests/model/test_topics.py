@@ -10,7 +10,7 @@ VANS = Topics.of("one:9092, TWO:9092", ["vans", "cabs"])
 
 
 @pytest.mark.parametrize(
-    ("options", "shared"),
+    ("options", "both"),
     [
         ({"kafka.bootstrap.servers": "two:9092", "topic": "cabs"}, "cabs"),
         ({"Kafka.Bootstrap.Servers": "three:9092,One:9092", "Topic": "vans"}, "vans"),
@@ -20,9 +20,9 @@ VANS = Topics.of("one:9092, TWO:9092", ["vans", "cabs"])
         ({"kafka.bootstrap.servers": "one:9092"}, None),
     ],
 )
-def test_a_topic_is_known_by_a_broker_and_its_name(options: dict[str, object], shared: str | None) -> None:
+def test_a_topic_is_known_by_a_broker_and_its_name(options: dict[str, object], both: str | None) -> None:
     sink = Topics.of_options(options)
-    assert (None if sink is None else sink.shared(VANS)) == shared
+    assert (None if sink is None else sink.shared(VANS)) == both
 
 
 @pytest.mark.parametrize(
