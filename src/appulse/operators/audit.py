@@ -30,7 +30,7 @@ _ALL = 1e-300  # below every probability
 def chosen(share: float, time: NDArray[np.int64], centre: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which rows are audited: by their time and place alone, so that every engine and every run chooses the same."""
     some = np.empty(len(time), bool)
-    choose(time, centre, np.empty(centre.shape[1], np.uint64), np.uint64(share * 2.0**53), some)
+    choose(time, np.ascontiguousarray(centre), np.uint64(share * 2.0**53), some)
     return some
 
 
@@ -71,7 +71,7 @@ class Noted:
         """These pairs are answers; those of other rows are left out."""
         if not len(self._at):
             return
-        mine = np.flatnonzero(self._some[at])
+        mine = self._some.take(at).nonzero()[0]
         self._answered.append(_codes(at[mine], rows[mine]))
 
     @property
