@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -87,6 +88,36 @@ def test_times_are_text_in_iso_8601(text: str, at: datetime) -> None:
 def test_values_of_further_types(kind: str, given: Any, value: Any) -> None:
     assert one(json.dumps({"c": given}).encode(), columns_of(f"c {kind}"))["c"] == value
     assert one(b'{"c": {}}', columns_of(f"c {kind}"))["_undecoded"] is not None
+
+
+NESTED = columns_of("c STRUCT<d: DATE, b: ARRAY<BINARY>, t: ARRAY<STRUCT<at: TIMESTAMP>>>, n BIGINT")
+
+
+def test_values_within_others_are_as_those_of_columns() -> None:
+    given = {"d": "2026-05-04", "b": ["YWI=", None], "t": [{"at": "2026-05-04T09:00:30.123456789Z"}, None, {}]}
+    at = datetime(2026, 5, 4, 9, 0, 30, 123_456, UTC)
+    whole = {"d": date(2026, 5, 4), "b": [b"ab", None], "t": [{"at": at}, None, {"at": None}]}
+    nothing = {"d": None, "b": None, "t": None}
+    for c, value in ((given, whole), ({}, nothing), (None, None)):
+        assert one(json.dumps({"n": 1, "c": c}).encode(), NESTED) == {"c": value, "n": 1, "_undecoded": None}
+    for bad in ({"d": "soon"}, {"b": ["YW"]}, {"b": [5]}, {"t": [{"at": "soon"}]}, 5):
+        assert one(json.dumps({"n": 1, "c": bad}).encode(), NESTED)["_undecoded"] is not None
+
+
+@pytest.mark.parametrize(
+    "given", ["1234567890.123456789012345678", "-0.000000000000000001", "12345678901234567890", "1e3"]
+)
+def test_decimals_have_all_their_digits(given: str) -> None:
+    columns = columns_of("c DECIMAL(38, 18), l ARRAY<DECIMAL(38, 18)>, x DOUBLE")
+    row = one(f'{{"c": {given}, "l": [{given}, "{given}"], "x": {given}, "more": {given}}}'.encode(), columns)
+    wanted = Decimal(given)
+    assert row == {"c": wanted, "l": [wanted, wanted], "x": float(given), "_undecoded": None}
+
+
+def test_numbers_beside_decimals_may_be_beyond_them() -> None:
+    columns, beyond = columns_of("c DECIMAL(9, 1), x DOUBLE"), "1E" + "9" * 30
+    assert one(f'{{"x": {beyond}}}'.encode(), columns)["x"] == float("inf")
+    assert one(f'{{"c": {beyond}}}'.encode(), columns)["_undecoded"] is not None
 
 
 def test_columns_that_are_not_read_from_json() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode, b64encode
+from decimal import Decimal, InvalidOperation
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from appulse.errors import BadArgument
 from appulse.model.defects import UNDECODED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["MESSAGE", "check_readable", "decoded"]
 
@@ -46,14 +47,15 @@ def check_readable(schema: pa.Schema) -> None:
 def decoded(messages: pa.Table, schema: pa.Schema) -> pa.Table:
     """A row for each message, with `UNDECODED`: null, or the message where it is no row of the ``schema``."""
     payloads = messages["value"].to_pylist()
+    exact = _exact if any(_has_decimals(kind) for kind in schema.types) else None
     lines, why = [], {}
     for i, payload in enumerate(payloads):
         try:
-            lines.append(_line(payload, schema))
+            lines.append(_line(payload, schema, exact))
         except (ValueError, TypeError, RecursionError) as error:
             lines.append(_NOTHING)
             why[i] = f"the message cannot be read: {error}"
-    rows = pa.concat_tables([schema.empty_table(), *_fitting(lines, schema, 0, why)])
+    rows = pa.concat_tables([schema.empty_table(), *_fitting(lines, schema, 0, why)]).combine_chunks()
     places = messages.select(["topic", "partition", "offset"]).take(pa.array(sorted(why), pa.int64())).to_pylist()
     bad: list[dict[str, Any] | None] = [None] * len(payloads)
     for place, i in zip(places, sorted(why), strict=True):
@@ -62,18 +64,41 @@ def decoded(messages: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows.append_column(UNDECODED, pa.array(bad, MESSAGE))
 
 
-def _line(payload: bytes, schema: pa.Schema) -> bytes:
+def _exact(number: str) -> Decimal | float:
+    try:
+        return Decimal(number)
+    except InvalidOperation:  # its exponent has too many digits
+        return float(number)
+
+
+def _has_decimals(kind: pa.DataType) -> bool:
+    return pa.types.is_decimal(kind) or any(_has_decimals(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _line(payload: bytes, schema: pa.Schema, parse_float: Callable[[str], Any] | None) -> bytes:
     """A message on one line; raises `ValueError` or `TypeError` if it is no JSON object, or has bytes not as base64."""
-    found = json.loads(payload.decode())
+    found = json.loads(payload.decode(), parse_float=parse_float)
     if not isinstance(found, dict):
         raise TypeError("it is no JSON object")
     for name, kind in zip(schema.names, schema.types, strict=True):
-        if isinstance(given := found.get(name), str):
-            if pa.types.is_timestamp(kind):
-                found[name] = _TOO_FINE.sub(r"\1", given)
-            elif pa.types.is_binary(kind):
-                b64decode(given, validate=True)
-    return json.dumps(found).encode()
+        if name in found:
+            found[name] = _fit_for(found[name], kind)
+    return json.dumps(found, default=float).encode()
+
+
+def _fit_for(given: Any, kind: pa.DataType) -> Any:
+    """A value as Arrow reads it into a type: times without nanoseconds, decimals as text, with all digits."""
+    if isinstance(given, dict) and pa.types.is_struct(kind):
+        return given | {field.name: _fit_for(given[field.name], field.type) for field in kind if field.name in given}
+    if isinstance(given, list) and pa.types.is_list(kind):
+        return [_fit_for(one, kind.value_type) for one in given]
+    if isinstance(given, Decimal) and pa.types.is_decimal(kind):
+        return str(given)
+    if isinstance(given, str) and pa.types.is_timestamp(kind):
+        return _TOO_FINE.sub(r"\1", given)
+    if isinstance(given, str) and pa.types.is_binary(kind):
+        b64decode(given, validate=True)
+    return given
 
 
 def _fitting(lines: Sequence[bytes], schema: pa.Schema, first: int, why: dict[int, str]) -> list[pa.Table]:
@@ -85,29 +110,45 @@ def _fitting(lines: Sequence[bytes], schema: pa.Schema, first: int, why: dict[in
     except pa.ArrowInvalid as error:
         if len(lines) == 1:
             why[first] = f"the message does not fit: {error}"
-            return [_rows([_NOTHING], schema)]
+            return [pa.table([pa.nulls(1, kind) for kind in schema.types], schema=schema)]
     half = len(lines) // 2
     return [*_fitting(lines[:half], schema, first, why), *_fitting(lines[half:], schema, first + half, why)]
 
 
 def _rows(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table:
     block = max(_BLOCK, *map(len, lines)) + 1
-    as_text = [pa.string() if pa.types.is_date(kind) or pa.types.is_binary(kind) else kind for kind in schema.types]
+    read = [(field.name, _as_text(field.type, pa.types.is_date, pa.types.is_binary)) for field in schema]
     found: pa.Table = pj.read_json(
         BytesIO(b"\n".join(lines)),
-        read_options=pj.ReadOptions(block_size=block),
-        parse_options=pj.ParseOptions(
-            explicit_schema=pa.schema(list(zip(schema.names, as_text, strict=True))), unexpected_field_behavior="ignore"
-        ),
+        read_options=pj.ReadOptions(block_size=block, use_threads=False),
+        parse_options=pj.ParseOptions(explicit_schema=pa.schema(read), unexpected_field_behavior="ignore"),
     )
     return pa.table([_of_type(found[field.name], field.type) for field in schema], schema=schema)
 
 
+def _as_text(kind: pa.DataType, *which: Callable[[pa.DataType], bool]) -> pa.DataType:
+    """A type with text in place of some, also within others."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _as_text(field.type, *which)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_as_text(kind.value_type, *which))
+    return pa.string() if any(one(kind) for one in which) else kind
+
+
 def _of_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
     """A column in its type, where it was read as text: bytes are base64, as in JSON of Spark."""
-    if pa.types.is_binary(kind):
-        return pa.array([None if text is None else b64decode(text) for text in column.to_pylist()], kind)
-    return column.cast(kind)
+    dated = column.cast(_as_text(kind, pa.types.is_binary))
+    return dated if dated.type == kind else pa.array([_with_bytes(one, kind) for one in dated.to_pylist()], kind)
+
+
+def _with_bytes(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: _with_bytes(value[field.name], field.type) for field in kind}
+    if pa.types.is_list(kind):
+        return [_with_bytes(one, kind.value_type) for one in value]
+    return b64decode(value) if pa.types.is_binary(kind) else value
 
 
 def _shown(payload: bytes) -> dict[str, Any]:
