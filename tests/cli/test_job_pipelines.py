@@ -233,6 +233,15 @@ def test_what_the_environment_lacks_is_a_problem_here(job: Path, monkeypatch: py
         assert "has no APPULSE_TEST_JAAS" in done.output
 
 
+@pytest.mark.parametrize("name", ["url", "password", "options", "headers"])
+def test_a_source_may_have_the_name_of_a_setting(job: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.write_text(JOB.replace("sources.near", f"sources.{name}"))
+    monkeypatch.setenv("APPULSE_TEST_JAAS", "x")
+    monkeypatch.delenv("APPULSE_TEST_PASSWORD", raising=False)
+    (problem,) = jobs.validate(job, here=True)
+    assert problem.where == "sink.options.password"
+
+
 def test_a_moving_join_is_checked_as_one(tmp_path: Path) -> None:
     file, motion = tmp_path / "job.toml", 'motion = { kind = "Straight", max_gap = "20 seconds" }\n'
     file.write_text(f"{TOPIC}{motion}{MEANING}{SINK}")

@@ -98,7 +98,7 @@ def _taken(given: Any, where: str = "") -> Iterator[tuple[str, str]]:
     holds = where.endswith((".options", ".headers"))
     for name, value in items:
         place = f"{where}.{name}" if where else str(name)
-        if (holds or name in ("password", "url")) and isinstance(value, dict):
+        if (holds or name in ("password", "url")) and isinstance(value, dict) and list(value) == ["env"]:
             yield place, value["env"]
         else:
             yield from _taken(value, place)
