@@ -536,6 +536,14 @@ def test_parts_of_a_long_result_are_known() -> None:
     assert len(ap.rejects(part)) == 2
 
 
+def test_columns_that_are_put_to_a_result_may_have_more_pieces() -> None:
+    result = _join(None, _table(x=[0.0, 1.0, None]))
+    more = pa.chunked_array([[i] for i in range(len(result))])
+    longer = result.append_column("more", more)
+    assert longer["more"].num_chunks > result.columns[0].num_chunks
+    assert ap.rejects(longer).equals(ap.rejects(result))
+
+
 def test_of_results_that_are_gone_only_so_many_bytes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The latest stays, however large it is."""
     monkeypatch.setattr("appulse.engines.results.MOST_BYTES", 1)

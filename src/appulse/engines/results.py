@@ -98,8 +98,9 @@ class TableResult:
 
 
 def pieces_of(table: pa.Table) -> int:
-    """The pieces of a table's columns: of the one that has the most."""
-    return max((column.num_chunks for column in table.columns), default=0)
+    """The pieces of a result's columns in a table: of the one that has the most."""
+    own = [column for field, column in zip(table.schema, table.columns, strict=True) if _token_of(field) is not None]
+    return max((column.num_chunks for column in own), default=0)
 
 
 def with_token(table: pa.Table, token: str) -> pa.Table:
@@ -112,5 +113,8 @@ def with_token(table: pa.Table, token: str) -> pa.Table:
 
 def tokens_of(table: pa.Table) -> list[str]:
     """The tokens in the columns of a table, each once."""
-    found = (field.metadata.get(_FIELD) for field in table.schema if field.metadata)
-    return list(dict.fromkeys(token.decode() for token in found if token is not None))
+    return list(dict.fromkeys(token.decode() for token in map(_token_of, table.schema) if token is not None))
+
+
+def _token_of(field: pa.Field) -> bytes | None:
+    return None if field.metadata is None else field.metadata.get(_FIELD)
