@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from csv import DictReader
-from datetime import datetime
+from datetime import UTC, datetime
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -198,3 +198,17 @@ def test_times_are_whole_and_the_same_text_wherever_they_are_text(spark: SparkSe
         None,
         "1970-01-01T00:00:01.000000",
     ]
+
+
+def test_times_within_others_are_the_same_text(spark: SparkSession, tmp_path: Path) -> None:
+    at = datetime(1969, 12, 31, 23, 59, 59, 250_000, UTC)
+    kind = pa.struct({"at": pa.timestamp("us", "UTC"), "local": pa.list_(pa.timestamp("us"))})
+    rows = pa.table({"c": pa.array([{"at": at, "local": [at.replace(tzinfo=None)]}], kind)})
+    wanted = {"at": "1969-12-31T23:59:59.250000Z", "local": ["1969-12-31T23:59:59.250000"]}
+    columns = "c STRUCT<at: TIMESTAMP, local: ARRAY<TIMESTAMP_NTZ>>"
+    frame = spark.createDataFrame([((at, [at.replace(tzinfo=None)]),)], columns)
+    (message,) = encoded(frame, "c0ffee", 1, None).collect()
+    ((_, posted),) = events_of(rows, "job")
+    FolderSink("json", str(tmp_path), "run").write(0, rows)
+    (file,) = tmp_path.glob("batch-*")
+    assert [json.loads(text)["c"] for text in (message["value"], posted, file.read_text())] == [wanted] * 3

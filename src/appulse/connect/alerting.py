@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from appulse.connect.sinks import times_as_text
+from appulse.connect.sinks import nested_as_text, times_as_text
 from appulse.engines.alerts import check_only
 from appulse.errors import BadArgument
 from appulse.model.defects import as_json
@@ -57,7 +57,7 @@ def events_of(rows: pa.Table, name: str) -> Iterator[tuple[str, str]]:
     seen: Counter[str] = Counter()
     for batch in times_as_text(rows).to_batches(max_chunksize=1_000):
         for row in batch.to_pylist():
-            text = as_json(row)
+            text = as_json(nested_as_text(row))
             digest = blake2b(text.encode(), digest_size=8).hexdigest()
             seen[digest] += 1
             message_id = f"{name}-{digest}-{seen[digest]}"

@@ -16,7 +16,7 @@ from appulse.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FORMATS", "FolderSink", "Sink", "times_as_text"]
+__all__ = ["FORMATS", "FolderSink", "Sink", "nested_as_text", "times_as_text"]
 
 FORMATS = ("parquet", "json", "csv")
 
@@ -107,6 +107,15 @@ def times_as_text(rows: pa.Table) -> pa.Table:
             text = pc.binary_join_element_wise(text, "Z", "")
         rows = rows.set_column(i, field.name, text)
     return rows
+
+
+def nested_as_text(value: Any) -> Any:
+    """A value with the times within it as text."""
+    if isinstance(value, dict):
+        return {name: nested_as_text(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [nested_as_text(one) for one in value]
+    return _as_text(value) if isinstance(value, datetime) else value
 
 
 def _as_text(value: Any) -> str:
