@@ -182,6 +182,7 @@ def test_an_iceberg_table_is_named_by_its_catalog(job: Path) -> None:
         ("x DOUBLE", "x DOUBEL", ["sources.near.schema: columns cannot be read at position 31: 'doubel' is no type"]),
         ("x DOUBLE", "x STRING", ["Column 'x' of stream 'near' is string, not a number."]),
         ("x DOUBLE", "x TIME(6)", []),  # Spark knows it
+        ("x DOUBLE", "x DOUBLE, m MAP<STRING, INT>", []),
         ('time = "at"', 'time = "att"', ["Stream 'near' has no column 'att'. Did you mean 'at'?"]),
         (
             'time = "at"\nvalue = "x"',
@@ -201,8 +202,10 @@ def test_a_call_is_checked_against_the_schema_of_messages(
     file = tmp_path / "job.toml"
     file.write_text(text.replace(old, new))
     found = [str(problem) for problem in jobs.validate(file)]
-    if new == "x TIME(6)" and "local" in source:
+    if new == "x TIME(6)" and "mqtt" in source:  # which Spark does not decode
         assert "'time' is no type" in found.pop()
+    if new.endswith("MAP<STRING, INT>") and "mqtt" in source:
+        assert "sources.near.schema: The schema of messages has a column that is not read from JSON" in found.pop()
     assert len(found) == len(expected), found
     assert all(any(one.startswith(start) for one in found) for start in expected), found
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from appulse.engines.aggregates.call import resolve_unseen
 from appulse.engines.alerts import check_only
+from appulse.engines.decoding import check_readable
 from appulse.engines.encounters.call import EncounterSettings, resolve_encounters
 from appulse.engines.encounters.joining import moves, resolve_moving
 from appulse.engines.fences.call import FenceSettings, resolve_fences
@@ -29,7 +30,7 @@ from appulse.errors import BadArgument, JobError, NotBuilt, nearest
 from appulse.jobs.files import files_at
 from appulse.jobs.problems import Problem
 from appulse.jobs.sinks import TopicSink
-from appulse.jobs.sources import DataTable, FilesTable, TopicsTable
+from appulse.jobs.sources import DataTable, FilesTable, MqttTable, TopicsTable
 from appulse.model.ddl import columns_of, is_of_spark
 from appulse.model.defects import NEVER_TRUE, reject_schema
 from appulse.model.times import duration
@@ -93,13 +94,15 @@ def _lacking(streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> Iterato
 
 def _given_columns(job: Job, name: str, source: Any) -> tuple[pa.Schema | None, Problem | None]:
     """The columns that a source is said to have, if these are all; what is wrong with the text."""
-    text, local = getattr(source, "schema_", None), job.table.engine == "local"
+    text, mqtt = getattr(source, "schema_", None), isinstance(source, MqttTable)
     if text is None or (isinstance(source, TopicsTable) and source.message != "json"):
         return None, None
     try:
         found = columns_of(text)
+        if mqtt:
+            check_readable(found)
     except BadArgument as problem:
-        of_spark = not local and is_of_spark(text)
+        of_spark = job.table.engine != "local" and not mqtt and is_of_spark(text)
         return None, None if of_spark else Problem(f"sources.{name}.schema", str(problem))
     if isinstance(source, FilesTable) and (source.format == "delta" or _in_parts(job.place(source.path))):
         return None, None
