@@ -144,6 +144,14 @@ def test_folders_that_are_not_apart_are_refused(job: Path, engine: str, old: str
     assert expected.format(job.parent) in problem
 
 
+def test_what_is_in_folders_of_a_pattern_may_have_their_names_as_columns(job: Path) -> None:
+    text = job.read_text().replace('path = "near"', 'path = "near/*"\nschema = "id long, time long, x double"', 1)
+    job.write_text(text)
+    assert any("has no column 'y'" in str(problem) for problem in jobs.validate(job))
+    (job.parent / "near" / "a" / "y=1").mkdir(parents=True)
+    assert jobs.validate(job) == []
+
+
 @pytest.mark.parametrize(
     ("engine", "old", "new", "expected"),
     [
@@ -159,6 +167,10 @@ def test_folders_that_are_not_apart_are_refused(job: Path, engine: str, old: str
         ),
         ("spark", 'path = "near"', 'path = "near"\nschema = "id long, time INTERVAL DAY"', ""),  # Spark knows more
         ("spark", 'path = "near"', 'path = "s3a://b/near"\nschema = "id long"', ""),  # may be in folders day=1
+        *(
+            ("spark", 'path = "near"', f'path = "near"\noptions = {{{{ {name} = "x" }}}}\nschema = "id long"', "")
+            for name in ("basePath", "mergeSchema")  # adds columns
+        ),
         (
             "spark",
             "[rejects]",

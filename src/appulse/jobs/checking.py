@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["problems_with_columns"]
 
 _MOST_REPORTED = 10  # conditions that cannot be used
+_ADDING = frozenset({"basepath", "mergeschema"})
 
 
 def problems_with_columns(job: Job) -> list[Problem]:
@@ -104,16 +106,25 @@ def _given_columns(job: Job, name: str, source: Any) -> tuple[pa.Schema | None, 
     except BadArgument as problem:
         of_spark = job.table.engine != "local" and not mqtt and is_of_spark(text)
         return None, None if of_spark else Problem(f"sources.{name}.schema", str(problem))
-    if isinstance(source, FilesTable) and (source.format == "delta" or _in_parts(job.place(source.path))):
+    if isinstance(source, FilesTable) and (
+        source.format == "delta" or _has_more(source) or _in_parts(job.place(source.path))
+    ):
         return None, None
     return found, None
 
 
+def _has_more(data: DataTable) -> bool:
+    """Whether options of Spark give files further columns: of their folders' names, or of each other."""
+    return not _ADDING.isdisjoint(map(str.lower, data.options))
+
+
 def _in_parts(path: str) -> bool:
     """Whether names of folders may be columns, too, as in ``day=1/``."""
-    place = Path(path)
+    if "://" in path or "=" in path:
+        return True
+    folders = [path, *glob(path)]  # noqa: PTH207 - takes ** as Spark does
     try:
-        return "://" in path or "=" in path or (place.is_dir() and any(one.is_dir() for one in place.iterdir()))
+        return any(one.is_dir() for place in map(Path, folders) if place.is_dir() for one in place.iterdir())
     except OSError:
         return True
 
@@ -191,7 +202,7 @@ def _schemas(job: Job) -> tuple[dict[str, pa.Schema], list[Problem]]:
     known, unreadable = {}, []
     for where, data in job.table.data.items():
         files = files_at(job.place(data.path))
-        if data.format != "parquet" or not files:
+        if data.format != "parquet" or not files or _has_more(data):
             continue
         try:
             known[where] = pq.read_schema(files[0])
