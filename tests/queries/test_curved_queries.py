@@ -97,6 +97,19 @@ def test_regions_hold_what_fences_say(lat: float, lon: float, most: float, earth
     assert _found(ap.match_queries(stream, beside, probability=1e-6)) == pytest.approx(events, abs=1e-12)
 
 
+@pytest.mark.parametrize("pole", [90.0, -90.0])
+def test_sides_that_end_at_the_other_pole_end_there(pole: float) -> None:
+    """Their last piece must not be beyond it by rounding: there it lies on the other side."""
+    down = np.append(0.0, np.linspace(2.0, 60.0, 40))
+    ends = (np.sign(pole) * (90.0 - down)).tolist()
+    shapes = [shapely.box(-180.0, min(-pole, end), 180.0, max(-pole, end)).wkt for end in ends]
+    row = pa.table({"id": [0], "t": [0], "lat": [pole], "lon": [10.0]})
+    stream = ap.Stream(row, key="id", time="t", value=ap.Position("lat", "lon", sigma=90_000.0, earth="sky"))
+    found = _found(ap.match_queries(stream, pa.table({"query": ends, "region": shapes}), probability=1e-9))
+    expected = np.exp(-0.5 * (down / 25.0) ** 2).tolist()
+    assert found == pytest.approx(dict(zip(ends, expected, strict=True)), abs=1e-5)
+
+
 def test_altitudes_and_existence_are_factors() -> None:
     columns = {"id": [0], "t": [0], "lat": [70.0], "lon": [0.0], "up": [100.0], "real": [0.8]}
     value = ap.Position("lat", "lon", sigma=20_000.0, altitude="up", altitude_sigma=50.0)

@@ -83,6 +83,7 @@ def _in_plane(
     x: float, y: float, place: Floats, scale: tuple[float, float, float], earth: Earth
 ) -> tuple[float, float]:
     """Degrees in the plane at a place, in deviations."""
+    y = min(90.0, max(-90.0, y))  # rounded beyond a pole, it were on the other side of it
     sin, cos = math.sin(y * _DEGREE), math.cos(y * _DEGREE)
     curved = math.hypot(earth.a * cos, earth.b * sin)
     flat = earth.a * earth.a / curved * cos
