@@ -34,7 +34,9 @@ def nested(inner: st.SearchStrategy[tuple[str, pa.DataType]]) -> st.SearchStrate
 
 KINDS = st.recursive(PLAIN, nested, max_leaves=4)
 FIELDS = st.lists(
-    st.tuples(NAMES, KINDS, st.sampled_from(["", " NOT NULL", " COMMENT 'it''s, <x>'", " not null comment 'a'"])),
+    st.tuples(
+        NAMES, KINDS, st.sampled_from(["", " NOT NULL", " COMMENT 'it''s, <x>'", ' not null comment "it\'s, -- ,"'])
+    ),
     min_size=1,
     max_size=4,
     unique_by=lambda field: field[0],
@@ -63,6 +65,9 @@ def test_what_is_written_is_read(fields: list[tuple[str, tuple[str, pa.DataType]
         ("a varchar(x)", 12, "'x' is no whole number"),
         ("a int)", 6, "comma is missing"),
         ("a int; b int", 6, "comma is missing"),
+        ("a int /* b", 6, "comma is missing"),
+        ("-- a int", 1, "name of a column is missing"),
+        (f"a int {'-' * 200}\n;", 6, "comma is missing"),
     ],
 )
 def test_what_cannot_be_read_is_named(text: str, position: int, why: str) -> None:
@@ -70,9 +75,17 @@ def test_what_cannot_be_read_is_named(text: str, position: int, why: str) -> Non
         columns_of(text)
 
 
+def test_comments_of_sql_are_left_out() -> None:
+    text = "\n-- what, is sent\na INT /* it's; -- \n x */, -- \"\n`b--` STRING -----"
+    assert columns_of(text) == pa.schema({"a": pa.int32(), "b--": pa.string()})
+
+
 @pytest.mark.parametrize(
     ("text", "known"),
     [
+        ("at TIMESTAMP WITHOUT TIME ZONE", True),
+        ("s STRUCT< >, c CHARACTER(3)", True),
+        ("with INT, zone INTT, s struct<a INTT>", False),
         ("id INTERVAL DAY TO SECOND", True),
         ("id STRING COLLATE UTF8_LCASE", True),
         ("v variant, x DOUBLE", True),

@@ -31,10 +31,13 @@ TYPES = {
     "binary": pa.binary(),
 }
 _NESTED = ("decimal(p, s)", "array<...>", "map<..., ...>", "struct<name: ...>")
-_PARTS = re.compile(r"\s*(?:`((?:[^`]|``)+)`|'(?:[^'\\]|\\.|'')*'|(\w+)|([<>(),:]))")
+_GAP = r"(?:\s|--[^\n]*|/\*.*?\*/)*+"  # with comments of SQL; what it took it keeps, so that this is quick
+_TEXT = r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\""""
+_PARTS = re.compile(rf"{_GAP}(?:`((?:[^`]|``)+)`|(\w+)|([<>(),:])|({_TEXT})|$)", re.DOTALL)
 # What Spark alone knows: types, unless they are names of columns, and words behind types.
 _TYPE = r"(?:geography|geometry|time|variant|void)(?!\s*:|\s+(?!not\b|comment\b|collate\b|default\b)\w)"
-_OF_SPARK = re.compile(rf"\b(?:collate|default|generated|interval|{_TYPE})\b", re.IGNORECASE)
+_LONGER = r"with(?:out|\s+local)\s+time\s+zone|character\s*\(\s*\d+|struct\s*<\s*(?=>)"
+_OF_SPARK = re.compile(rf"\b(?:(?:collate|default|generated|interval|{_TYPE})\b|{_LONGER})", re.IGNORECASE)
 
 
 def is_of_spark(text: str) -> bool:
@@ -142,7 +145,7 @@ class _Reader:
         if self._next().lower() == "comment":
             self._word("")
             found = _PARTS.match(self._text, self._at)
-            if found is None or not found[0].strip().startswith("'"):
+            if found is None or found[4] is None:
                 raise self.unread("the text of a comment is missing")
             self._at = found.end()
 
@@ -167,7 +170,7 @@ class _Reader:
     def _take(self, sign: str) -> None:
         """A sign, or where it is empty the end of the text."""
         found = _PARTS.match(self._text, self._at)
-        if not sign and not self._text[self._at :].strip():
+        if not sign and found is not None and found.lastindex is None:
             return
         if not sign or found is None or found[3] != sign:
             raise self.unread(f"{sign!r} is missing" if sign else "a comma is missing")
