@@ -50,6 +50,14 @@ def messages(spark: SparkSession, values: list[bytes | None]) -> DataFrame:
     return spark.createDataFrame(rows, "topic string, partition int, offset long, value binary")
 
 
+def test_a_schema_may_end_with_a_comment(spark: SparkSession) -> None:
+    rows = ap.decode_messages(messages(spark, [b'{"id": "a", "x": 1}', b"no json"]), "id STRING, x DOUBLE -- metres")
+    assert [(row["id"], row["x"], row["_undecoded"] is None) for row in rows.collect()] == [
+        ("a", 1.0, True),
+        (None, None, False),
+    ]
+
+
 def rejected(frame: DataFrame) -> list[dict[str, Any]]:
     return sorted((row.asDict() for row in frame.collect()), key=lambda row: str(row["detail"]))
 

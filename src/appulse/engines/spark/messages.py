@@ -80,7 +80,7 @@ def encoded(frame: DataFrame, query: str, number: int, key: str | None) -> DataF
 def _row(schema: str, kind: str) -> Column:
     if kind == "avro":
         return from_avro("value", schema, {"mode": "PERMISSIVE"})
-    asked = f"{schema}, `{UNDECODED}` STRING"
+    asked = f"{schema}\n, `{UNDECODED}` STRING"  # behind a comment, if there is one
     return F.from_json(F.col("value").cast("string"), asked, {"columnNameOfCorruptRecord": UNDECODED})
 
 
