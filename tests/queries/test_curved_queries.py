@@ -110,6 +110,19 @@ def test_sides_that_end_at_the_other_pole_end_there(pole: float) -> None:
     assert found == pytest.approx(dict(zip(ends, expected, strict=True)), abs=1e-5)
 
 
+@pytest.mark.parametrize("short", [30.0, 3.0, 0.3, 0.03])
+@pytest.mark.parametrize("angle", [0.0, 40.0, 90.0, 130.0])
+def test_thin_ellipses_hold_their_share_of_possible_places(short: float, angle: float) -> None:
+    """What is a hundred short axes away may be near on the Earth: only far away is the other side of it."""
+    x, y = likely_places(70.0, 10.0, (30_000.0, short, angle), 600)
+    asked = {"lat > 70": y > 70.0, "lon > 10 AND lat >= 70": (x > 10.0) & (y >= 70.0), "lat < 70.1": y < 70.1}
+    match = _match(1e-9, "wgs84", (30_000.0, short, angle))
+    match.change(pa.table({"query": list(asked), "condition": list(asked)}))
+    found = _found(match.push(_row(70.0, 10.0)))
+    for text, holds in asked.items():
+        assert found.get(text, 0.0) == pytest.approx(holds.mean(), abs=3e-3), text
+
+
 def test_altitudes_and_existence_are_factors() -> None:
     columns = {"id": [0], "t": [0], "lat": [70.0], "lon": [0.0], "up": [100.0], "real": [0.8]}
     value = ap.Position("lat", "lon", sigma=20_000.0, altitude="up", altitude_sigma=50.0)

@@ -27,8 +27,9 @@ CURVED = 1e-3
 _LOW, _SMALL = 60.0, 0.99 * math.degrees(CURVED) / 1.74
 # Degrees of a piece at most, and how far it may lie off a straight line, in deviations, if it is near.
 _LONGEST, _OFF, _NEAR = 5.0, 1e-6, 7.5
-# Around the antipode no piece is short: so far away, in deviations, this share of one is short enough.
-_FAR, _SHORTEST = 100.0, 1e-3
+# Around the antipode no piece is short: so far away, in deviations and in half turns of the Earth, this share of one
+# is short enough.
+_FAR, _OPPOSITE, _SHORTEST = 100.0, 0.9, 1e-3
 # No piece is so far off, in deviations, unless it passes the antipode; the way around the mean is then so long.
 _JUMP, _AROUND = 1.0, 8.0
 # Ways of 200 km are computed in another way than shorter ones: a piece that is in between stays as it is.
@@ -94,6 +95,14 @@ def _in_plane(
 
 
 @inlined_kernel
+def _beyond(u: float, v: float, scale: tuple[float, float, float], earth: Earth) -> bool:
+    """Whether deviations lead to the other side of the Earth; a hundred along the short axis may be near."""
+    east = u / scale[0]
+    metres = math.hypot(east, (v - east * scale[2]) / scale[1])
+    return math.hypot(u, v) > _FAR and metres > _OPPOSITE * math.pi * earth.b
+
+
+@inlined_kernel
 def _passes(ax: float, ay: float, bx: float, by: float) -> bool:
     """Whether a straight line from a to b comes near to the mean."""
     dx, dy = bx - ax, by - ay
@@ -126,7 +135,7 @@ def _outline(
                     length = max(math.hypot(px - mx, py - my), math.hypot(qx - mx, qy - my))
                     off = math.hypot(mx - 0.5 * (px + qx), my - 0.5 * (py + qy))
                     away = math.hypot(mx, my)
-                    far = away > _NEAR + 1.5 * length or (away > _FAR and step < _SHORTEST * longest)
+                    far = away > _NEAR + 1.5 * length or (step < _SHORTEST * longest and _beyond(mx, my, scale, earth))
                     if off <= _OFF or far or step < _LEAST:
                         break
                     step *= 0.5
