@@ -253,3 +253,15 @@ def test_a_moving_join_is_checked_as_one(tmp_path: Path) -> None:
     file.write_text(f"{TOPIC}{motion}{counted}{SINK}")
     (problem,) = jobs.validate(file)
     assert "is not built for streams with motion=" in str(problem)
+
+
+def test_queries_take_matches_back_where_rows_are_withdrawn(tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    meaning = MEANING[: MEANING.index("[self_join]")]
+    asked = '[match_queries]\nemit = "changes"\nconditions = { low = "x < 1" }\n'
+    file.write_text(f"{TOPIC}{meaning}{asked}{FILES}")
+    (problem,) = jobs.validate(file)
+    assert "emit='changes' is about rows that are withdrawn" in str(problem)
+    known = TOPIC.replace("x DOUBLE", "x DOUBLE, op STRING")
+    file.write_text(f'{known}change = "op"{meaning}{asked}{FILES}')
+    assert jobs.validate(file) == []

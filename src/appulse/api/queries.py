@@ -12,9 +12,9 @@ from appulse.api.results import FRAMED, Framed, is_spark, remember
 from appulse.api.survivors import over_survivors
 from appulse.arguments import Count, OnReject, Probability, checked
 from appulse.engines.join.call import Emit
-from appulse.engines.multi_queries.call import Aggregate
+from appulse.engines.multi_queries.call import Aggregate, is_signed
 from appulse.engines.options import Options, options_of
-from appulse.errors import AppulseError, BadArgument, NotBuilt
+from appulse.errors import AppulseError, BadArgument
 from appulse.model.geometries import with_wkb
 from appulse.model.stream import Result, Stream
 from appulse.model.streaming import is_streaming
@@ -98,7 +98,7 @@ def match_queries(
         _refuse_of_one(window=window, aggregate=aggregate)
     else:
         settings |= {"window": window, "aggregate": aggregate}
-    signed = _is_signed(given, emit)
+    signed = is_signed(given, emit)
     if signed and is_spark(frame) and is_streaming(frame):
         raise BadArgument(_STAY)
     call = partial(_matched, frame=frame, settings=settings)
@@ -197,7 +197,7 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
         on_reject: OnReject = "collect",
         options: Options | None = None,
     ) -> None:
-        self._signed = _is_signed(streams, emit)
+        self._signed = is_signed(streams, emit)
         self._keeps_rows = len(streams) > 1
         super().__init__(streams, "stream")
         options = options_of(options, "match_queries")
@@ -334,17 +334,6 @@ _STAY = (
     "emit='changes' needs queries that stay: a row that is withdrawn leaves the queries that it has matched. Give all "
     "queries before the rows, or leave emit out."
 )
-
-
-def _is_signed(streams: Sequence[Stream[Any]], emit: str) -> bool:
-    """Whether rows that are withdrawn take their answers back."""
-    if emit == "matches":
-        return False
-    if len(streams) > 1:
-        raise NotBuilt("emit='changes' of queries over several streams is not built yet. Leave emit out.")
-    if streams[0].change is None:
-        raise BadArgument("emit='changes' is about rows that are withdrawn. Give Stream(change='op'), or leave it out.")
-    return True
 
 
 def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:

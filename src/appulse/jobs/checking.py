@@ -21,7 +21,7 @@ from appulse.engines.join.assign import AssignSettings, resolve_assign
 from appulse.engines.join.call import JoinSettings, resolve
 from appulse.engines.join.nearest import NearestSettings, resolve_nearest
 from appulse.engines.join.outliers import OutlierSettings, resolve_outliers
-from appulse.engines.multi_queries.call import resolve_window_queries
+from appulse.engines.multi_queries.call import is_signed, resolve_window_queries
 from appulse.engines.multi_queries.queries import WindowQueries
 from appulse.engines.queries.call import LocalQueries, resolve_queries
 from appulse.engines.schemas import column_type
@@ -235,7 +235,7 @@ def _check_queries(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Sch
     except JobError as problem:
         return [Problem(where, str(problem))], None
     settings = job.table.query_settings() | {"on_reject": "collect"}
-    del settings["emit"]  # about rows, not queries
+    is_signed(streams, settings.pop("emit"))
     empty = [schema.empty_table() for schema in schemas]
     if len(streams) == 1:
         call: Any = resolve_queries(streams[0], empty[0], queries.schema, **settings)

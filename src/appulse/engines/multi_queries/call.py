@@ -17,7 +17,7 @@ from appulse.engines.options import CallSettings, Options, options_of
 from appulse.engines.queries.call import QueryCall, checked_probability, resolve_queries
 from appulse.engines.schemas import check_partitions, common_time_type
 from appulse.engines.thresholds import within_tolerance
-from appulse.errors import BadArgument, nearest
+from appulse.errors import BadArgument, NotBuilt, nearest
 from appulse.model.defects import as_text, reject_schema, rows_as_json
 from appulse.model.encode import keys_of
 from appulse.model.meaning import of_type, real
@@ -48,6 +48,17 @@ _MAPPED = mapping(
     least=1,
 )
 Aggregate: TypeAlias = Annotated[Mapping[str, str | tuple[str, str]], _MAPPED]
+
+
+def is_signed(streams: Sequence[Stream[Any]], emit: str) -> bool:
+    """Whether rows that are withdrawn take their answers back."""
+    if emit == "matches":
+        return False
+    if len(streams) > 1:
+        raise NotBuilt("emit='changes' of queries over several streams is not built yet. Leave emit out.")
+    if streams[0].change is None:
+        raise BadArgument("emit='changes' is about rows that are withdrawn. Give Stream(change='op'), or leave it out.")
+    return True
 
 
 @dataclass(frozen=True)
