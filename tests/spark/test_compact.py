@@ -20,6 +20,7 @@ from appulse.connect import compacting
 from appulse.connect.compacting import Compacted, compact
 from appulse.connect.sinks import FolderSink
 from appulse.engines.spark.file_sink import FileSink
+from appulse.model import durable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,7 +135,7 @@ def test_a_batch_that_fills_several_files_loses_no_row(filled: Path) -> None:
 
 def test_a_batch_that_fills_several_files_may_break_off(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, size = ids(filled), max(path.stat().st_size for path in filled.glob("*.parquet"))
-    sync, unlink = compacting._sync, type(filled).unlink
+    sync, unlink = durable.sync, type(filled).unlink
 
     def broken(own: Any, left: Any) -> Any:
         def act(*args: Any, **options: Any) -> None:
@@ -149,7 +150,7 @@ def test_a_batch_that_fills_several_files_may_break_off(filled: Path, monkeypatc
         shutil.copytree(filled, folder, ignore=shutil.ignore_patterns("[0-9]*"))
         left = iter(range(step))
         with monkeypatch.context() as patch:
-            patch.setattr(compacting, "_sync", broken(sync, left))
+            patch.setattr(compacting, "sync", broken(sync, left))
             patch.setattr(type(filled), "unlink", broken(unlink, left))
             try:
                 compact(folder, 4 * size - size // 2)
@@ -166,7 +167,7 @@ def test_whatever_broke_off_is_finished(folder: Path, monkeypatch: pytest.Monkey
     class Killed(BaseException):
         pass
 
-    sync = compacting._sync
+    sync = durable.sync
     for step in count():
         left = iter(range(step))
 
@@ -175,7 +176,8 @@ def test_whatever_broke_off_is_finished(folder: Path, monkeypatch: pytest.Monkey
                 raise Killed
             sync(path)
 
-        monkeypatch.setattr(compacting, "_sync", breaks)
+        for module in (compacting, durable):
+            monkeypatch.setattr(module, "sync", breaks)
         try:
             compact(folder, _ALL)
         except Killed:
@@ -183,7 +185,8 @@ def test_whatever_broke_off_is_finished(folder: Path, monkeypatch: pytest.Monkey
         else:
             break
     assert step == 4  # written, noted, put in place, removed
-    monkeypatch.setattr(compacting, "_sync", sync)
+    for module in (compacting, durable):
+        monkeypatch.setattr(module, "sync", sync)
     compact(folder, _ALL)
     assert ids(folder) == list(range(60))
     assert [path.name for path in (folder / "_appulse_compact").iterdir()] == ["lock"]

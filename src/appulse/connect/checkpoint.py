@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from appulse.errors import CheckpointError, StateError, StorageError
+from appulse.model.durable import put_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -133,7 +134,7 @@ class CheckpointFolder:
                 opened.write(payload)
                 opened.flush()
                 os.fsync(opened.fileno())
-            hidden.replace(file)
+            put_in_place(hidden, file)
         except OSError as error:
             raise StorageError(f"The checkpoint {self.path} cannot be written: {error}") from error
 

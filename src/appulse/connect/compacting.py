@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from appulse.errors import BadArgument, StorageError
+from appulse.model.durable import put_in_place, sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -155,7 +156,7 @@ def _write(sources: Sequence[Path], out: Path) -> int:
                 rows, waiting, held = rows + waiting, 0, []
     if (found := pq.read_metadata(out).num_rows) != rows:
         raise StorageError(f"{out} has {found:,} of {rows:,} rows. The files that it was made of are in place.")
-    _sync(out)
+    sync(out)
     return rows
 
 
@@ -179,11 +180,11 @@ def _swap(folder: Path, journal: Path, *, place: bool) -> None:
     name = journal.name.removesuffix(".files")
     if place:
         (journal.parent / name).rename(folder / name)
-        _sync(folder)
+        sync(folder)
     if (folder / name).exists() and not (journal.parent / name).exists():
         for other in journal.read_text().splitlines():
             (folder / other).unlink(missing_ok=True)
-        _sync(folder)
+        sync(folder)
     journal.unlink()
 
 
@@ -191,14 +192,5 @@ def _keep(file: Path, text: str) -> None:
     """Write a file that is there whole, or not at all."""
     fresh = file.with_suffix(".new")
     fresh.write_text(text)
-    _sync(fresh)
-    fresh.rename(file)
-    _sync(file.parent)
-
-
-def _sync(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+    sync(fresh)
+    put_in_place(fresh, file)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.errors import StorageError
+from appulse.model.durable import put_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +57,7 @@ class FolderSink:
                 _WRITERS[self._kind](rows, file, self._header)
                 file.flush()
                 os.fsync(file.fileno())
-            hidden.replace(self._folder / name)
+            put_in_place(hidden, self._folder / name)
         except (OSError, pa.ArrowException) as error:
             raise StorageError(f"The sink {self._folder} cannot be written: {error}") from error
 

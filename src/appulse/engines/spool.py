@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from appulse.errors import StateError, StorageError
+from appulse.model.durable import put_in_place, sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -222,7 +223,7 @@ class Spool:
     def _fresh(self, first: int) -> _Segment:
         segment = _Segment(self._path(first), first)
         segment.path.touch()
-        self._sync()
+        sync(self.folder)
         return segment
 
     def _named(self) -> str:
@@ -234,16 +235,8 @@ class Spool:
                 opened.write(uuid.uuid4().hex)
                 opened.flush()
                 os.fsync(opened.fileno())
-            fresh.replace(file)
-            self._sync()
+            put_in_place(fresh, file)
         return file.read_text()
-
-    def _sync(self) -> None:
-        folder = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
     def _path(self, first: int) -> Path:
         return self.folder / f"{first:020}.seg"

@@ -45,7 +45,9 @@ def certain_frequent(begin: Ints, end: Ints, values: Floats, share: float) -> tu
         while k + least <= b - a:
             value = ordered[k + least - 1]
             first = k + _place(ordered[k : k + least], value)
-            k = first + _place(ordered[first : b - a], np.nextafter(value, np.inf))
+            k = first
+            while k < b - a and ordered[k] == value:
+                k += 1
             if k - first >= least:
                 if n == found.shape[0]:
                     found, counts = np.append(found, np.empty(n)), np.append(counts, np.empty(n))
