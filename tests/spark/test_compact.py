@@ -150,7 +150,8 @@ def test_a_batch_that_fills_several_files_may_break_off(filled: Path, monkeypatc
         shutil.copytree(filled, folder, ignore=shutil.ignore_patterns("[0-9]*"))
         left = iter(range(step))
         with monkeypatch.context() as patch:
-            patch.setattr(compacting, "sync", broken(sync, left))
+            for module in (compacting, durable):
+                patch.setattr(module, "sync", broken(sync, left))
             patch.setattr(type(filled), "unlink", broken(unlink, left))
             try:
                 compact(folder, 4 * size - size // 2)
