@@ -469,6 +469,19 @@ def test_rejects_of_filled_rows_are_those_of_a_join_that_fills_them() -> None:
         assert json.loads(found[0]["values"]).items() >= {"a": "inf", "b": 1.0}.items()
 
 
+def test_filled_rows_may_leave_what_they_were_filled_from() -> None:
+    table = pa.table({"k": [1, 2, 3], "t": [0] * 3, "a": [1.0, None, float("inf")], "b": [1.0, 2.0, 3.0]})
+    stream = ap.Stream(table, key="k", time="t", value=ap.Incomplete("a", "b"))
+    filled = ap.impute(stream, MeanImputer(pa.table({"a": [1.0], "b": [2.0]})))
+    samples = filled.frame.select(["k", "t", "imputed", "imputed_weights"])
+    rows = ap.Stream(samples, key="k", time="t", value=filled.value)
+    found = ap.self_join(rows, **CLOSE)
+    assert found.num_rows == ap.self_join(filled, **CLOSE).num_rows
+    assert ap.rejects(found)["reason"].to_pylist() == ["empty samples"]
+    by_hand = ap.SimilarityJoin(ap.Stream(None, key="k", time="t", value=filled.value), **CLOSE)
+    assert by_hand.push(samples).num_rows == len(found)
+
+
 @pytest.mark.parametrize("empty_rows", [False, True])
 @pytest.mark.parametrize("name", sorted(every_imputer(pa.table({"a": [1.0, 2.0], "b": [1.0, 2.0]}), "ab")))
 def test_what_cannot_be_filled_is_null(name: str, empty_rows: bool) -> None:

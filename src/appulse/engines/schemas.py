@@ -14,7 +14,7 @@ from appulse.model.existence import Bursts
 from appulse.model.positions import check_positions
 from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import is_number, is_time
-from appulse.model.uncertainty import Incomplete, dimensions
+from appulse.model.uncertainty import Incomplete, dimensions, read_from
 from appulse.model.vectors import coordinates_of_type
 from appulse.queries.condition import parse
 from appulse.queries.places import place_of
@@ -83,7 +83,7 @@ def encoding_of(
         refuse_margin(stream)
     encoding = Encoding(
         name=name,
-        model=stream.value,
+        model=read_from(stream.value, schema.names),
         key=stream.key,
         time=stream.time,
         unit=stream.unit,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cache
 from typing import Annotated, TypeAlias
@@ -433,6 +433,13 @@ def in_closed_form(model: Model) -> bool:
 def pairs_in_closed_form(one: Model, other: Model) -> bool:
     """Whether pairs of these need no samples, and are more than two points."""
     return in_closed_form(one) and in_closed_form(other) and not (is_certain(one) and is_certain(other))
+
+
+def read_from(model: Model, names: Sequence[str]) -> Model:
+    """The model as rows of these columns have it: of what filled them, they may have the samples alone."""
+    if isinstance(model, Samples) and not set(model.filled_from) <= set(names):
+        return replace(model)
+    return model
 
 
 def columns(model: Model) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ from appulse.model.scaling import scaled_model
 from appulse.model.stream import stream_names
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_time
-from appulse.model.uncertainty import Position, in_closed_form, is_certain
+from appulse.model.uncertainty import Position, in_closed_form, is_certain, read_from
 from appulse.model.uncertainty import names as dimension_names
 from appulse.model.vectors import all_as_vectors
 from appulse.operators.attributes import Attribute, dimension_of
@@ -357,7 +357,7 @@ def resolve(
     encodings = tuple(
         Encoding(
             name=name,
-            model=stream.value,
+            model=read_from(stream.value, schema.names),
             key=stream.key,
             time=stream.time,
             unit=stream.unit,
