@@ -71,7 +71,7 @@ class Job:
         ]
 
     def missing(self) -> list[Problem]:
-        """The sources that have no files yet, as far as this machine can tell."""
+        """The sources that have no files yet, as far as this machine sees."""
         table = self.table
         paths = {where: data.path for where, data in table.data.items()}
         if (asked := table.match_queries) is not None and asked.path is not None:

@@ -73,7 +73,8 @@ def topic_clashes(written: Mapping[str, Topics], alerts: Mapping[str, Topics], r
     for first, second in pairs:
         if (topic := written[first].shared((dict(written) | dict(alerts))[second])) is not None:
             problem = (
-                f"{topic!r} is the topic of {first}, too. Who reads it could not tell the messages of one from those"
+                f"{topic!r} is the topic of {first}, too. Its readers could not separate the two. "
+                "Give each a topic of its own."
             )
-            found.append(Clash(second, f"{problem} of the other. Give each a topic of its own."))
+            found.append(Clash(second, problem))
     return found

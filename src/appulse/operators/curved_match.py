@@ -91,14 +91,15 @@ def _reached(rows: Normals) -> NDArray[np.float64]:
     return box
 
 
-def _turned(ranges: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Ranges, and where they are a turn to the west and to the east, unless they are whole; of which pair each is."""
-    own, limited = np.arange(len(ranges)), np.flatnonzero(np.isfinite(ranges[:, 0]))
+def _overlaps(ranges: NDArray[np.float64], boxes: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """What ranges have in common with boxes, also a turn to the west and to the east; of which pair each part is."""
+    limited = np.flatnonzero(np.isfinite(ranges[:, 0]))
     turn = np.array([2.0 * _HALF, 0.0, 2.0 * _HALF, 0.0])
-    return (
-        np.concatenate([own, limited, limited]),
-        np.concatenate([ranges, ranges[limited] - turn, ranges[limited] + turn]),
-    )
+    pair = np.concatenate([np.arange(len(ranges)), limited, limited])
+    parts = np.concatenate([ranges, ranges[limited] - turn, ranges[limited] + turn])
+    low, high = np.maximum(parts[:, :2], boxes[pair, :2]), np.minimum(parts[:, 2:], boxes[pair, 2:])
+    there = np.flatnonzero((low < high).all(axis=1))
+    return pair[there], np.hstack([low, high])[there]
 
 
 def _in_ranges(
@@ -109,10 +110,8 @@ def _in_ranges(
     ranges: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """The probability that some rows lie in ranges of latitude and longitude, pair by pair."""
-    reach, (pair, parts) = _reached(rows)[at], _turned(ranges)
-    low, high = np.maximum(parts[:, :2], reach[pair, :2]), np.minimum(parts[:, 2:], reach[pair, 2:])
-    there = np.flatnonzero((low < high).all(axis=1))
-    pair, box = pair[there], np.hstack([low, high])[there]
+    reach = _reached(rows)[at]
+    pair, box = _overlaps(ranges, reach)
     found = np.ones(len(pair))
     cut = np.flatnonzero((box != reach[pair]).any(axis=1))
     found[cut] = _masses(rectangles(box[cut]), rows, at[pair[cut]], np.arange(len(cut)))
@@ -127,11 +126,7 @@ def _in_parts(
     ranges: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """The probability that some rows lie in the part of a region, which is no disc, within ranges, pair by pair."""
-    pair, parts = _turned(ranges)
-    box = regions.box[region[pair]]
-    low, high = np.maximum(parts[:, :2], box[:, :2]), np.minimum(parts[:, 2:], box[:, 2:])
-    there = np.flatnonzero((low < high).all(axis=1))
-    pair, box = pair[there], np.hstack([low, high])[there]
+    pair, box = _overlaps(ranges, regions.box[region])
     asked, which = np.unique(np.column_stack([region[pair], box]), axis=0, return_inverse=True)
     outlines = clipped(regions, asked[:, 0].astype(np.int64), asked[:, 1:3], asked[:, 3:])
     found = _masses(outlines, rows, at[pair], which.reshape(-1))
