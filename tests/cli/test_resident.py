@@ -35,6 +35,7 @@ value = {{ model = "Gaussian", columns = ["x", "y"], sigma = 0.5 }}
 REPLAYED = '[sources.{name}]\nformat = "replay"\npath = "{name}.parquet"\nspeed = "max"\n' + ROW
 IN_FILES = '[sources.{name}]\nformat = "parquet"\npath = "{name}"\nmax_files_per_trigger = 1\n' + ROW
 SINKS = '[sink]\nformat = "parquet"\npath = "out"\n[rejects]\nformat = "json"\npath = "bad"\n'
+KAFKA_ALERT = '[[alerts]]\nformat = "kafka"\nservers = "a:9092"\ntopic = "t"\n'
 OPERATORS = {
     "similarity_join": '[similarity_join]\nepsilon = 2.0\nprobability = 0.5\nwindow = "5 seconds"\n',
     "window_aggregate": '[window_aggregate]\nwindow = "5 seconds"\naggregates = { x = "mean" }\n',
@@ -145,6 +146,8 @@ def test_once_leaves_open_what_a_drain_ends(tmp_path: Path) -> None:
         ('format = "parquet"\npath = "out"', 'format = "delta"\npath = "out"', "sink of format delta is not built in"),
         ('format = "parquet"\npath = "out"', 'format = "parquet"\npath = "s3://b/out"', "is not on this machine"),
         ('format = "replay"\npath = "near.parquet"\nspeed = "max"', 'format = "delta"\npath = "near"', "sources.near"),
+        ('[sink]\nformat = "parquet"\npath = "out"', '[sink]\nformat = "iceberg"\ntable = "a.b"', "sink.format: "),
+        ("[sink]", KAFKA_ALERT + "[sink]", "alerts.0.format: alerts to kafka"),
     ],
 )
 def test_what_only_spark_can_do_is_an_error_that_says_so(tmp_path: Path, old: str, new: str, wanted: str) -> None:
@@ -152,9 +155,15 @@ def test_what_only_spark_can_do_is_an_error_that_says_so(tmp_path: Path, old: st
     text = (tmp_path / "job.toml").read_text()
     assert old in text
     (tmp_path / "job.toml").write_text(text.replace(old, new))
-    with pytest.raises(ap.NotBuilt, match=wanted) as error:
-        Resident(jobs.load(tmp_path / "job.toml")).run(drain=True)
+    with pytest.raises(ap.JobError, match=wanted) as error:
+        jobs.load(tmp_path / "job.toml")
     assert "engine = 'spark'" in str(error.value)
+
+
+def test_a_checkpoint_elsewhere_is_refused(tmp_path: Path) -> None:
+    job = write_job(tmp_path, "match_queries")
+    with pytest.raises(ap.JobError, match="s3://bucket/kept is not on this machine"):
+        Resident(job, checkpoint="s3://bucket/kept")
 
 
 @pytest.mark.parametrize(

@@ -252,12 +252,15 @@ def test_another_job_does_not_go_on(tmp_path: Path) -> None:
     job.file.write_text(text.replace("epsilon = 1.0", "epsilon = 2.0"))
     with pytest.raises(ap.CheckpointError, match=r"another job:\n.* has 1\.0, the job asks for 2\.0\nRestore the job"):
         Resident(jobs.load(job.file)).run(once=True)
-    (tmp_path / "job" / "state" / "call.json").unlink()  # as versions left it that kept no words
-    with pytest.raises(ap.CheckpointError, match=r"  meaning: the checkpoint has \w+, the job asks for \w+\n"):
-        Resident(jobs.load(job.file)).run(once=True)
+    words = tmp_path / "job" / "state" / "call.json"
+    broken = ["{", "[1]", words.read_text().replace("1.0", "NaN", 1)]
+    for left in (*broken, None):  # the last as versions left it that kept no words
+        words.unlink() if left is None else words.write_text(left)
+        with pytest.raises(ap.CheckpointError, match=r"  meaning: the checkpoint has \w+, the job asks for \w+\n"):
+            Resident(jobs.load(job.file)).run(once=True)
     job.file.write_text(text)
     Resident(jobs.load(job.file)).run(once=True)
-    assert (tmp_path / "job" / "state" / "call.json").exists()
+    assert words.exists()
     (tmp_path / "spark" / "offsets").mkdir(parents=True)
     with pytest.raises(ap.CheckpointError, match="checkpoint of Spark"):
         Resident(job, checkpoint=str(tmp_path / "spark")).run(once=True)

@@ -35,6 +35,8 @@ def test_a_topic_is_known_by_a_broker_and_its_name(options: dict[str, object], b
         ("assign", '{"vans": [0, 1]}', True),
         ("assign", '{"cabs": [0]}', False),
         ("assign", "vans", False),
+        ("assign", "7", False),
+        ("assign", "null", False),
     ],
 )
 def test_what_is_read_is_named_in_each_way_that_spark_has(name: str, value: str, reads: bool) -> None:

@@ -83,10 +83,10 @@ class CheckpointFolder:
     def described(self) -> dict[str, Any] | None:
         """What `describe` kept; None where that was no version that did, or it cannot be read."""
         try:
-            known: dict[str, Any] = json.loads((self.path / _CALL).read_text(encoding="utf-8"))
+            known = json.loads((self.path / _CALL).read_text(encoding="utf-8"), parse_constant=_refuse)
         except (OSError, ValueError):
             return None
-        return known
+        return known if isinstance(known, dict) else None
 
     def append(self, record: Record) -> int:
         """Add to the log; it is safe when this returns. The bytes written."""
@@ -171,3 +171,8 @@ def table_blob(table: pa.Table) -> bytes:
 def table_of(blob: bytes) -> pa.Table:
     """What `table_blob` gave."""
     return pa.ipc.open_stream(blob).read_all()
+
+
+def _refuse(constant: str) -> None:
+    """Take no NaN or infinity, which no version writes."""
+    raise ValueError(constant)

@@ -16,6 +16,7 @@ from appulse.jobs.apart import not_apart
 from appulse.jobs.checked import Job, refusal
 from appulse.jobs.checking import problems_with_columns
 from appulse.jobs.fields import options_of
+from appulse.jobs.in_process import only_on_spark
 from appulse.jobs.problems import Problem, problems_of
 from appulse.jobs.sources import NAMELESS, FilesTable, MqttTable, ReplayTable, TopicsTable
 from appulse.jobs.tables import JobTable
@@ -113,7 +114,8 @@ def _read(path: Path) -> tuple[Job | None, list[Problem]]:
         job = Job(path, JobTable.model_validate(given))
     except ValidationError as failure:
         return None, problems_of(failure, given)
-    return job, not_apart(job.table, job.place) or problems_with_columns(job)
+    here = only_on_spark(job) if job.table.engine == "local" else []
+    return job, here or not_apart(job.table, job.place) or problems_with_columns(job)
 
 
 def _imputers(job: Job, spark: SparkSession) -> dict[str, Any] | None:

@@ -14,6 +14,8 @@ import pyarrow as pa
 from appulse.connect.writer import Epoch, Writer
 from appulse.errors import CheckpointError, StateLimit
 from appulse.jobs.by_hand import by_hand
+from appulse.jobs.checked import refusal
+from appulse.jobs.in_process import only_on_spark
 from appulse.jobs.resident_io import sinks_of, sources_of
 from appulse.jobs.saver import Saver
 from appulse.model.defects import NOT_DECODED
@@ -72,6 +74,8 @@ class Resident:
     totals: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
+        if problems := only_on_spark(self.job, self.checkpoint):
+            raise refusal(self.job.file, problems)
         self.job.check_folders(self.checkpoint)
         self.checkpoint = self.checkpoint or self.job.checkpoint
         self.call = by_hand(self.job)

@@ -15,14 +15,13 @@ from appulse.connect.decoders import decode_lines
 from appulse.connect.folder import Folder, read_files
 from appulse.connect.messages import Messages
 from appulse.connect.recorded import Recorded
-from appulse.connect.sinks import FORMATS, FolderSink
+from appulse.connect.sinks import FolderSink
 from appulse.engines.alerts import Webhook
 from appulse.engines.decoding import check_readable
-from appulse.errors import BadArgument, JobError, NotBuilt
+from appulse.errors import BadArgument, JobError
 from appulse.jobs.by_hand import arrow_format
 from appulse.jobs.fields import options_of
 from appulse.jobs.files import files_at
-from appulse.jobs.sinks import FilesSink
 from appulse.jobs.sources import MqttTable, ReplayTable, SourceTable, TopicsTable
 from appulse.model.ddl import columns_of
 
@@ -35,12 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["no_rows", "recorded", "sinks_of", "sources_of"]
 
-_LOCAL = ("parquet", "csv", "json", "orc")
-_INSTEAD = "Set engine = 'spark' to run the job on Spark"
-
 
 def sources_of(job: Job) -> list[Source]:
-    """What the streams of a job read; raises `JobError` and `NotBuilt`."""
+    """What the streams of a job read; raises `JobError`."""
     found: list[Source] = []
     replayed: dict[str, ReplayTable] = {}
     for name, table in job.table.sources.items():
@@ -51,10 +47,8 @@ def sources_of(job: Job) -> list[Source]:
             check_readable(schema)
             reader = MqttReader(**table.reading(), spool=job.place(table.spool))
             found.append(Messages(name, reader, schema, table.max_messages_per_trigger))
-        elif isinstance(table, SourceTable) and table.format in _LOCAL:
+        elif isinstance(table, SourceTable):
             found.append(_folder(job, name, table))
-        else:
-            raise NotBuilt(f"{job.file}: sources.{name} of format {table.format} is not built in process. {_INSTEAD}.")
     return [*found, *([recorded(job, replayed)] if replayed else [])]
 
 
@@ -67,19 +61,15 @@ def sinks_of(job: Job, run: str) -> tuple[Sink, Sink | None]:
 def _alerting(job: Job, sink: Sink) -> Sink:
     """The sink of a job's answers, which also posts them where the job has alerts."""
     hooks = []
-    for kind, given in job.alerts:
+    for _, given in job.alerts:
         options = dict(given)
         only = options.pop("only")
-        if kind != "webhook":
-            raise NotBuilt(f"{job.file}: alerts to {kind} are not built in process. {_INSTEAD}.")
         hooks.append((only, Webhook.of(options, f"{job.checkpoint or job.file.with_suffix('')}.dead.jsonl")))
     return Alerting(sink, job.file.stem, hooks) if hooks else sink
 
 
 def _folder(job: Job, name: str, table: SourceTable) -> Folder:
     place, where = job.place(table.path), f"sources.{name}.path"
-    if "://" in place:
-        raise NotBuilt(f"{job.file}: {where} {place} is not on this machine. {_INSTEAD}.")
     schema = None if table.schema_ is None else _columns(job, name, table.schema_)
     form = arrow_format(table)
 
@@ -91,11 +81,7 @@ def _folder(job: Job, name: str, table: SourceTable) -> Folder:
 
 def recorded(job: Job, tables: Mapping[str, ReplayTable], rows: int | None = None) -> Recorded:
     """The recordings of a job, by one clock; ``rows`` are read at a time where nothing has to wait."""
-    speeds = {table.speed for table in tables.values()}
-    if len(speeds) > 1:
-        given = ", ".join(f"sources.{name}.speed is {table.speed}" for name, table in tables.items())
-        raise JobError(f"{job.file}: {given}. Replayed streams share one clock: give them one speed.")
-    (speed,) = speeds
+    (speed,) = {table.speed for table in tables.values()}
     recordings: dict[str, Recording] = {}
     unreadable: dict[str, list[tuple[int, Unreadable]]] = {}
     for name, table in tables.items():
@@ -122,12 +108,7 @@ def _decoded(job: Job, name: str, table: ReplayTable, place: Path) -> tuple[Reco
 
 
 def _sink(job: Job, table: Any, run: str) -> Sink:
-    if not isinstance(table, FilesSink) or table.format not in FORMATS:
-        raise NotBuilt(f"{job.file}: a sink of format {table.format} is not built in process. {_INSTEAD}.")
-    place = job.place(table.path)
-    if "://" in place:
-        raise NotBuilt(f"{job.file}: the sink {place} is not on this machine. {_INSTEAD}.")
-    return FolderSink(table.format, place, run, options_of(table.options))
+    return FolderSink(table.format, job.place(table.path), run, options_of(table.options))
 
 
 def no_rows(job: Job, name: str) -> pa.Table:

@@ -163,6 +163,7 @@ class JobTable(Table):
             raise ValueError(f"A job has one operator: give one of [{'], ['.join(OPERATORS)}].")
         if not self.sources:
             raise ValueError(f"[{self.operator}] has nothing to read: give [sources.NAME].")
+        self._check_clock()
         if self.operator in _OF_READINGS:
             self._check_readings()
             return self
@@ -189,6 +190,12 @@ class JobTable(Table):
         if isinstance(window, TimeWindow):
             window.micros(tuple(self.sources))
         return self
+
+    def _check_clock(self) -> None:
+        speeds = {name: one.speed for name, one in self.sources.items() if isinstance(one, ReplayTable)}
+        if len(set(speeds.values())) > 1:
+            given = ", ".join(f"sources.{name}.speed is {speed}" for name, speed in speeds.items())
+            raise ValueError(f"{given}. Replayed streams share one clock: give them one speed.")
 
     def _check_readings(self) -> None:
         name = self.operator

@@ -40,11 +40,13 @@ class Topics(NamedTuple):
         servers, text = given.get("kafka.bootstrap.servers", ""), given[place]
         if place == "subscribepattern":
             return cls.of(servers, ())._replace(pattern=text)
+        if place != "assign":
+            return cls.of(servers, text.split(","))
         try:
-            names = json.loads(text) if place == "assign" else text.split(",")
+            names = json.loads(text)
         except ValueError:
-            return None  # Spark refuses it
-        return cls.of(servers, names)
+            return None  # Spark refuses it, and what is no object
+        return cls.of(servers, names) if isinstance(names, dict) else None
 
     def shared(self, other: Topics) -> str | None:
         """The name of one of these topics that is also one of the others'."""
