@@ -1,32 +1,27 @@
-"""Quantiles and frequent values of rows that certainly exist: each run by itself is the twin."""
+"""Quantiles, extremes and frequent values of rows that certainly exist: each run by itself is the twin."""
 
 from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appulse.kernels.ordered_runs import certain_frequent, certain_quantiles
+from appulse.kernels.ordered_runs import certain_extremes, certain_frequent, certain_quantiles
+from tests.helpers.runs import runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 VALUES = st.one_of(st.sampled_from([0.0, -0.0, 1.0, np.inf, -np.inf]), st.floats(allow_nan=False))
 
 
-@st.composite
-def runs(draw: st.DrawFn) -> tuple[list[int], list[int], list[float]]:
-    """Runs that slide by few rows or by many, stand still, go back, or begin again further on."""
-    values = draw(st.lists(VALUES, max_size=60).map(lambda some: some * draw(st.integers(1, 3))))
-    place = st.integers(0, len(values))
-    ends = draw(st.lists(st.tuples(place, place).map(sorted), max_size=12))
-    if draw(st.booleans()):
-        ends = [list(pair) for pair in zip(*(sorted(side) for side in zip(*ends, strict=True)), strict=True)]
-    return [a for a, _ in ends], [b for _, b in ends], values
-
-
-@given(runs(), st.integers(1, 99))
+@given(runs(VALUES), st.integers(1, 99))
 def test_quantiles_are_those_of_each_run(some: tuple[list[int], list[int], list[float]], percent: int) -> None:
     begin, end, values = some
     out = np.zeros(len(begin))
@@ -37,7 +32,19 @@ def test_quantiles_are_those_of_each_run(some: tuple[list[int], list[int], list[
         assert (found == enough[0]) if run else np.isnan(found)
 
 
-@given(runs(), st.integers(1, 99))
+@pytest.mark.parametrize(("sign", "extreme"), [(1.0, max), (-1.0, min)])
+@given(some=runs(VALUES))
+def test_extremes_are_those_of_each_run(
+    some: tuple[list[int], list[int], list[float]], sign: float, extreme: Callable[[list[float]], float]
+) -> None:
+    begin, end, values = some
+    out = np.zeros(len(begin))
+    certain_extremes(np.array(begin, np.int64), np.array(end, np.int64), np.array(values), sign, out)
+    for a, b, found in zip(begin, end, out.tolist(), strict=True):
+        assert (found == extreme(values[a:b])) if b > a else np.isnan(found)
+
+
+@given(runs(VALUES), st.integers(1, 99))
 def test_frequent_values_are_those_of_each_run(some: tuple[list[int], list[int], list[float]], percent: int) -> None:
     begin, end, values = some
     share = percent / 100

@@ -85,28 +85,6 @@ def row_moments(first: Ints, values: Floats, weights: Floats, mean: Floats, rest
 
 
 @exact_kernel
-def sums(begin: Ints, end: Ints, exist: Floats, mean: Floats, deviation: Floats, out: NDArray[np.float64]) -> None:
-    """Mean and deviation of the sum over all existing rows: independent terms; ``out`` has a row per window."""
-    for w in range(begin.shape[0]):
-        a, b = begin[w], end[w]
-        unit = _unit(max(_largest(mean[a:b]), _largest(deviation[a:b])))
-        total = spread = 0.0
-        for i in range(a, b):
-            value, own = mean[i] / unit, deviation[i] / unit
-            total += exist[i] * value
-            spread += exist[i] * own * own + exist[i] * (1.0 - exist[i]) * value * value
-        out[w, 0] = total * unit
-        out[w, 1] = math.sqrt(spread) * unit
-
-
-@exact_kernel
-def existences(begin: Ints, end: Ints, exist: Floats, out: Floats) -> None:
-    """The probability that any row of a window exists."""
-    for w in range(begin.shape[0]):
-        out[w] = -math.expm1(_log_none(exist[begin[w] : end[w]]))
-
-
-@exact_kernel
 def _log_none(exist: Floats) -> float:
     """The logarithm of the probability that no row exists."""
     total = 0.0

@@ -60,6 +60,28 @@ def certain_frequent(begin: Ints, end: Ints, values: Floats, share: float) -> tu
 
 
 @exact_kernel
+def certain_extremes(begin: Ints, end: Ints, values: Floats, sign: float, out: Floats) -> None:
+    """The greatest of the values of each run, by a ``sign`` of 1, or the least, by -1; NaN of none."""
+    # Rows that no later one reaches, oldest first: the first of them has the value.
+    kept = np.empty(values.shape[0], np.int64)
+    first = last = 0
+    a = b = 0
+    for w in range(begin.shape[0]):
+        if begin[w] < a or end[w] < b or begin[w] >= b:
+            first = last = 0
+            b = begin[w]
+        while first < last and kept[first] < begin[w]:
+            first += 1
+        for i in range(b, end[w]):
+            while last > first and sign * values[kept[last - 1]] <= sign * values[i]:
+                last -= 1
+            kept[last] = i
+            last += 1
+        a, b = begin[w], end[w]
+        out[w] = values[kept[first]] + 0.0 if first < last else np.nan
+
+
+@exact_kernel
 def _room(begin: Ints, end: Ints) -> Floats:
     """Room for the longest of the runs."""
     longest = 0

@@ -1,4 +1,4 @@
-"""Standard deviations of runs of rows, and quantiles of rows that may not exist, over all possible worlds.
+"""Quantiles of rows that may not exist, over all possible worlds.
 
 The quantile q of a world is the least of its values that at least a share q of them are at most. With q = part / whole
 that is a sum over rows: one that is at most x adds ``whole - part``, another one takes ``part`` away, one that is not
@@ -21,25 +21,6 @@ if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
 
 _NOISE = 1e-15  # of a probability, by rounding
-
-
-@exact_kernel
-def deviations(begin: Ints, end: Ints, values: Floats, out: Floats) -> None:
-    """The sample deviation of the values of each run; NaN of fewer than two."""
-    for w in range(begin.shape[0]):
-        run = values[begin[w] : end[w]]
-        n = run.shape[0]
-        out[w] = np.nan
-        if n > 1:
-            unit = unit_of(run)
-            mean = rest = squares = 0.0
-            for i in range(n):
-                mean += (run[i] / unit - mean) / (i + 1)
-            for i in range(n):
-                away = run[i] / unit - mean
-                rest += away
-                squares += away * away
-            out[w] = math.sqrt(max(squares - rest * rest / n, 0.0) / (n - 1)) * unit
 
 
 @exact_kernel

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.kernels import quantiles
+from appulse.kernels.exact_sums import deviations
 from appulse.kernels.means import expected_means
 from appulse.kernels.ordered_runs import certain_quantiles
 from appulse.model.batch import Batch
@@ -245,7 +245,7 @@ def _spreads(aggregate: str, cell: Ints, value: Floats, cells: int) -> list[Floa
     begins, found = np.append(0, ends[:-1])[:cells], np.empty(cells)
     share = share_of(aggregate)
     if share is None:
-        quantiles.deviations(begins, ends, value[order], found)
+        deviations(begins, ends, value[order], found)
     else:
         certain_quantiles(begins, ends, value[order], *share, found)
     return [found, (~np.isnan(found)).astype(np.float64)]

@@ -16,9 +16,10 @@ import numpy as np
 
 from appulse.kernels import aggregates as kernels
 from appulse.kernels import bursts, quantiles
+from appulse.kernels.exact_sums import deviations as run_deviations
 from appulse.kernels.frequent import frequent
 from appulse.kernels.numbering import COUNT, TUMBLE_ROWS, TUMBLE_TIME
-from appulse.kernels.ordered_runs import certain_frequent, certain_quantiles
+from appulse.kernels.ordered_runs import certain_extremes, certain_frequent, certain_quantiles
 from appulse.kernels.poisson_binomial import absent_pmf
 from appulse.model.covariance import deviations
 from appulse.model.encode import sampled
@@ -30,6 +31,7 @@ from appulse.operators.labels import LabelNumbers
 from appulse.operators.numbering import END, Released, Sequencer, Withdrawn
 from appulse.operators.output import Output, Watch
 from appulse.operators.percentiles import FREQUENT, PERCENTILES, least_share, share_of
+from appulse.operators.window_moments import CountedRows, counted_moments, existences, sums
 from appulse.windows.frames import Rule
 
 if TYPE_CHECKING:
@@ -355,13 +357,13 @@ class _Evaluation:
         self._plan, self._held, self._begin, self._end = plan, held, windows.begin, windows.end
         # A sum of weights may be beyond 1 by rounding.
         self._exist = np.minimum(held.mass, 1.0)
-        self._exists = np.empty(len(windows.begin))
         if plan.correlation:
+            self._exists = np.empty(len(windows.begin))
             bad = bursts.existences(self._begin, self._end, self._exist, plan.correlation, self._exists)
             if bad >= 0:
                 raise impossible(self._exist, held.time, bad, plan.correlation)
         else:
-            kernels.existences(self._begin, self._end, self._exist, self._exists)
+            self._exists = existences(self._begin, self._end, self._exist)
         self._counted: dict[int, NDArray[np.float64]] = {}
         self._values = Watch(len(windows.begin), _values, values=True)
 
@@ -388,30 +390,29 @@ class _Evaluation:
     def _moments(self, asked: AggregateSpec) -> NDArray[np.float64]:
         """Mean and deviation of a sum, mean or count."""
         mean, rest, deviation = self._moments_of(asked.dimension)
-        out = np.empty((len(self._begin), 2))
         if self._plan.single_valued:
-            certain = np.ones(len(mean))
-            kernels.sums(self._begin, self._end, certain, mean, np.zeros(len(mean)), out)
-            return out
+            return sums(self._begin, self._end, np.ones(len(mean)), mean, np.zeros(len(mean)))
         if self._plan.size == 0 and asked.aggregate in ("sum", "count"):
             if asked.aggregate == "count":
                 mean, deviation = np.ones(len(mean)), np.zeros(len(mean))
             if self._plan.correlation:
+                out = np.empty((len(self._begin), 2))
                 bursts.sums(self._begin, self._end, self._exist, self._plan.correlation, mean, deviation, out)
-            else:
-                kernels.sums(self._begin, self._end, self._exist, mean, deviation, out)
-            return out
+                return out
+            return sums(self._begin, self._end, self._exist, mean, deviation)
         if asked.dimension not in self._counted:
-            every = np.empty((len(self._begin), 6))
-            kernels.counted(self._begin, self._end, self._exist, mean, rest, deviation, self._plan.size, every)
-            self._counted[asked.dimension] = every
+            rows = CountedRows(self._exist, mean, rest, deviation)
+            self._counted[asked.dimension] = counted_moments(self._begin, self._end, rows, self._plan.size)
         at = _MOMENTS[asked.aggregate]
         return self._counted[asked.dimension][:, at : at + 2]
 
     def _extreme(self, asked: AggregateSpec) -> tuple[NDArray[np.float64], Distribution | None]:
-        out = np.empty((len(self._begin), 2))
-        rows = kernels.UncertainRows(self._exist, *self._points_of(asked.dimension))
+        out = np.zeros((len(self._begin), 2))
         sign = 1.0 if asked.aggregate == "max" else -1.0
+        if self._certain:
+            certain_extremes(*self._newest, self._values_of(asked), sign, out[:, 0])
+            return out, self._certainly(out[:, 0]) if self._plan.distribution else None
+        rows = kernels.UncertainRows(self._exist, *self._points_of(asked.dimension))
         at, value, chance = kernels.extremes(self._begin, self._end, rows, self._plan.size, sign, out)
         if not self._plan.distribution:
             return out, None
@@ -442,7 +443,7 @@ class _Evaluation:
     def _spread(self, asked: AggregateSpec) -> Answer:
         """The deviation of rows that are all there, as the call has made sure."""
         found = np.empty(len(self._begin))
-        quantiles.deviations(*self._newest, self._values_of(asked), found)
+        run_deviations(*self._newest, self._values_of(asked), found)
         known = ~np.isnan(found)
         distribution = self._certainly(found) if self._plan.distribution else None
         return Answer(found, np.where(known, 0.0, np.nan), known.astype(np.float64), distribution)

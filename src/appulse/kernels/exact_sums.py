@@ -1,0 +1,225 @@
+"""Sums of runs of rows, as runs slide over the rows: exact, so rows that leave take away just what they brought.
+
+A sum is held as a whole number of the least power of two there is, in digits of 32 bits, each in a 64-bit number: a
+double adds to three of them, and carries wait until the sum is read (Neal 2015, "Fast exact summation using small and
+large superaccumulators"). What is read is the double next to the sum, whatever rows came and left before.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from appulse.kernels.jit import exact_kernel
+
+if TYPE_CHECKING:
+    from appulse.kernels.arrays import Floats, Ints
+
+# Digits: of doubles times 2 ** shift, with shifts from -2200 to 2200, squares among them; and one for carries.
+_DIGITS, _LOWEST = 208, -3300
+_LOW = 0xFFFFFFFF
+# To split a double of at most 53 bits into two of 26.
+_SPLIT = 134217729.0
+
+
+def run_sums(begin: Ints, end: Ints, terms: Floats, shifts: Ints | None = None) -> tuple[Floats, Ints]:
+    """The sum of the terms of each run, times ``2 ** shifts`` if given, as a value and a shift.
+
+    The value alone may be divided, or its root taken, where the sum is no double.
+    """
+    value, shift = np.empty(len(begin)), np.empty(len(begin), np.int64)
+    slide_sums(begin, end, terms, np.zeros(len(terms), np.int64) if shifts is None else shifts, value, shift)
+    return value, shift
+
+
+def doubles(value: Floats, shift: Ints) -> Floats:
+    """Sums as doubles."""
+    with np.errstate(over="ignore"):  # a sum of doubles may be none
+        found: Floats = np.ldexp(value, shift)
+    return found
+
+
+def roots(value: Floats, shift: Ints) -> Floats:
+    """The roots of sums that are not negative."""
+    odd = shift & 1
+    return doubles(np.sqrt(value * (1 + odd)), (shift - odd) >> 1)
+
+
+class _Sum(NamedTuple):
+    """A sum: its digits, least first; and in ``used`` the first of them that is not 0, and the one for carries."""
+
+    digits: Ints
+    used: Ints
+
+
+@exact_kernel
+def _fresh() -> _Sum:
+    return _Sum(np.zeros(_DIGITS, np.int64), np.array([_DIGITS, 0]))
+
+
+@exact_kernel
+def _clear(total: _Sum) -> None:
+    for k in range(total.used[0], total.used[1] + 1):
+        total.digits[k] = 0
+    total.used[0], total.used[1] = _DIGITS, 0
+
+
+@exact_kernel
+def _add(total: _Sum, value: float, shift: int) -> None:
+    """Add ``value * 2 ** shift``."""
+    if value == 0.0:
+        return
+    bits = np.float64(abs(value)).view(np.int64)
+    exponent, fraction = bits >> 52, bits & 0xFFFFFFFFFFFFF
+    if exponent > 0:
+        fraction |= 0x10000000000000
+    else:
+        exponent = np.int64(1)
+    place = exponent - 1075 + shift - _LOWEST
+    k, within = place >> 5, place & 31
+    low = (fraction & _LOW) << within
+    high = (low >> 32) + ((fraction >> 32) << within)
+    if value > 0.0:
+        total.digits[k] += low & _LOW
+        total.digits[k + 1] += high & _LOW
+        total.digits[k + 2] += high >> 32
+    else:
+        total.digits[k] -= low & _LOW
+        total.digits[k + 1] -= high & _LOW
+        total.digits[k + 2] -= high >> 32
+    total.used[0] = min(total.used[0], k)
+    total.used[1] = max(total.used[1], k + 3)
+
+
+@exact_kernel
+def _add_product(total: _Sum, one: float, other: float, shift: int) -> None:
+    """Add ``one * other * 2 ** shift``, both at most 1 and without a limit of their precision (Dekker 1971)."""
+    product = one * other
+    up = _SPLIT * one
+    a = up - (up - one)
+    up = _SPLIT * other
+    b = up - (up - other)
+    _add(total, product, shift)
+    _add(total, ((a * b - product) + a * (other - b) + (one - a) * b) + (one - a) * (other - b), shift)
+
+
+@exact_kernel
+def _read(total: _Sum) -> tuple[float, int]:
+    """The sum, as ``value * 2 ** shift`` with a value of 0, or from 2 ** 61 to 2 ** 62."""
+    digits, first, last = total.digits, total.used[0], total.used[1]
+    for k in range(first, last):
+        digits[k + 1] += digits[k] >> 32
+        digits[k] &= _LOW
+    sign = 1
+    if first <= last and digits[last] < 0:
+        # All other digits are positive: of the negative sum they would be those of its complement.
+        sign = -1
+        _negate(digits, first, last)
+    k = last
+    while k >= first and digits[k] == 0:
+        k -= 1
+    value, shift = 0.0, 0
+    if k >= first:
+        top = digits[k]
+        behind = digits[k - 1] if k - 1 >= first else 0
+        third = digits[k - 2] if k - 2 >= first else 0
+        more = 32 - math.frexp(float(top))[1]
+        highest = (top << more) | (behind >> (32 - more))
+        next_one = ((behind << more) & _LOW) | (third >> (32 - more))
+        kept = (highest << 30) | (next_one >> 2)
+        rest = (next_one & 3) | ((third << more) & _LOW)
+        k_rest = k - 3
+        while rest == 0 and k_rest >= first:
+            rest = digits[k_rest]
+            k_rest -= 1
+        # A bit below all that a double has says which way a half is rounded.
+        value = float(sign * (kept | (rest != 0)))
+        shift = 32 * (k - 1) + 2 - more + _LOWEST
+    if sign < 0:
+        _negate(digits, first, last)
+    return value, shift
+
+
+@exact_kernel
+def _negate(digits: Ints, first: int, last: int) -> None:
+    """Turn the sign of a sum whose carries are done; all digits but the last are from 0 to 2 ** 32 - 1 again."""
+    carry = 0
+    for k in range(first, last):
+        digit = carry - digits[k]
+        digits[k] = digit & _LOW
+        carry = digit >> 32
+    digits[last] = carry - digits[last]
+
+
+@exact_kernel
+def slide_sums(begin: Ints, end: Ints, terms: Floats, shifts: Ints, value: Floats, shift: Ints) -> None:
+    """What `run_sums` gives."""
+    total = _fresh()
+    a = b = 0
+    for w in range(begin.shape[0]):
+        if begin[w] < a or end[w] < b or begin[w] >= b:
+            _clear(total)
+            a = b = begin[w]
+        for i in range(a, begin[w]):
+            _add(total, -terms[i], shifts[i])
+        for i in range(b, end[w]):
+            _add(total, terms[i], shifts[i])
+        a, b = begin[w], end[w]
+        value[w], shift[w] = _read(total)
+
+
+@exact_kernel
+def deviations(begin: Ints, end: Ints, values: Floats, out: Floats) -> None:
+    """The sample deviation of the values of each run; NaN of fewer than two.
+
+    The squares of what values differ by from their mean ``c``, as a double, are ``x * x + c * (n * c - 2 * x)`` summed:
+    exactly, for of large values hardly anything is left.
+    """
+    total, squares, room, around = _fresh(), _fresh(), _fresh(), _fresh()
+    a = b = 0
+    for w in range(begin.shape[0]):
+        if begin[w] < a or end[w] < b or begin[w] >= b:
+            _clear(total)
+            _clear(squares)
+            a = b = begin[w]
+        for i in range(a, begin[w]):
+            fraction, power = math.frexp(values[i])
+            _add(total, -values[i], 0)
+            _add_product(squares, -fraction, fraction, 2 * power)
+        for i in range(b, end[w]):
+            fraction, power = math.frexp(values[i])
+            _add(total, values[i], 0)
+            _add_product(squares, fraction, fraction, 2 * power)
+        a, b = begin[w], end[w]
+        out[w] = _deviation(total, squares, b - a, room, around) if b - a > 1 else np.nan
+
+
+@exact_kernel
+def _deviation(total: _Sum, squares: _Sum, n: int, room: _Sum, around: _Sum) -> float:
+    """The sample deviation of ``n`` values by the sums of them and of their squares."""
+    value, shift = _read(total)
+    centre, power = math.frexp(math.ldexp(value / n, shift))
+    _copy(total, room, -1)
+    _add_product(room, centre, n * 2.0**-32, power + 32)
+    off, off_shift = _read(room)  # the centre is the mean as a double
+    _copy(total, room, -2)
+    _add_product(room, centre, n * 2.0**-32, power + 32)
+    _read(room)
+    _copy(squares, around, 1)
+    for k in range(room.used[0], room.used[1] + 1):
+        _add_product(around, centre, room.digits[k] * 2.0**-32, power + 32 + 32 * k + _LOWEST)
+    square, shift = _read(around)
+    odd = shift & 1
+    square = square * (1 + odd) - math.ldexp(off * off / n, 2 * off_shift - (shift - odd))
+    return math.ldexp(math.sqrt(max(square, 0.0) / (n - 1)), (shift - odd) >> 1)
+
+
+@exact_kernel
+def _copy(total: _Sum, other: _Sum, times: int) -> None:
+    """Make another sum ``times`` as large as one that was read."""
+    _clear(other)
+    for k in range(total.used[0], total.used[1] + 1):
+        other.digits[k] = times * total.digits[k]
+    other.used[0], other.used[1] = total.used[0], total.used[1]
