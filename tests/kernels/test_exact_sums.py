@@ -73,6 +73,6 @@ def test_deviations_are_those_of_each_run(some: Runs) -> None:
         if len(run) < 2:
             assert math.isnan(found)
             continue
-        mean = sum(run) / len(run)
-        exact = _root(sum((x - mean) ** 2 for x in run) / (len(run) - 1))
+        mean = sum(run, Fraction(0)) / len(run)
+        exact = _root(sum(((x - mean) ** 2 for x in run), Fraction(0)) / (len(run) - 1))
         assert abs(found - exact) <= 4e-16 * exact + 5e-324

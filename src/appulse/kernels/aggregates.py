@@ -192,6 +192,58 @@ def counted(
 
 
 @exact_kernel
+def long_means(
+    begin: Ints,
+    end: Ints,
+    exist: Floats,
+    mean: Floats,
+    rest: Floats,
+    deviation: Floats,
+    nodes: Floats,
+    shares: Floats,
+    out: NDArray[np.float64],
+) -> None:
+    """Mean and deviation of the mean, as of `counted`, of windows of which many rows exist in all worlds but few.
+
+    With N values that sum to S, 1/N is the integral of t^(N-1) over [0, 1], and 1/N^2 that of -log(t) t^(N-1). So S/N
+    and its square are integrals of what rows add at t, times the product of their generating functions, 1 - p (1 - t).
+    That falls as exp(-u), with u the expected number of rows times 1 - t: ``nodes`` and ``shares`` are a Gauss-Laguerre
+    rule in u, shares times exp(u).
+    """
+    many = nodes.shape[0]
+    at, product, once = np.empty(many), np.empty(many), np.empty(many)
+    twice, squares = np.empty(many), np.empty(many)
+    for w in range(begin.shape[0]):
+        a, b = begin[w], end[w]
+        unit = _unit(max(_largest(mean[a:b]), _largest(deviation[a:b])))
+        shift = known = 0.0
+        for i in range(a, b):
+            known += exist[i]
+            shift += (mean[i] / unit - shift) * (exist[i] / known)
+        for k in range(many):
+            at[k], product[k], once[k], twice[k], squares[k] = nodes[k] / known, 1.0, 0.0, 0.0, 0.0
+        for i in range(a, b):
+            p = exist[i]
+            value, own = (mean[i] / unit - shift) + rest[i] / unit, deviation[i] / unit
+            first, second = p * value, p * (value * value + own * own)
+            for k in range(many):
+                others = 1.0 - p * at[k]
+                share = 1.0 / others
+                product[k] *= others
+                once[k] += first * share
+                twice[k] += second * share
+                squares[k] += (first * share) * (first * share)
+        moved = spread = 0.0
+        for k in range(many):
+            weight = shares[k] * product[k] / known
+            both = (1.0 - at[k]) * (once[k] * once[k] - squares[k])
+            moved += weight * once[k]
+            spread -= weight * math.log1p(-at[k]) * (twice[k] + both)
+        out[w, 0] = (moved + shift) * unit
+        out[w, 1] = math.sqrt(max(spread - moved * moved, 0.0)) * unit
+
+
+@exact_kernel
 def _above(begin: int, end: int, exist: Floats, above: Floats, size: int, band: Floats) -> float:
     """The probability that one of the newest ``size`` existing rows is above; ``above`` is that of each row."""
     low = high = 0

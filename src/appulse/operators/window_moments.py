@@ -6,13 +6,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.aggregates import counted
+from appulse.kernels.aggregates import counted, long_means
 from appulse.kernels.exact_sums import doubles, roots, run_sums
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
 
-__all__ = ["CountedRows", "counted_moments", "existences", "sums"]
+__all__ = ["CountedRows", "counted_moments", "existences", "means", "sums"]
+
+
+# Where so many rows are expected to exist there are worlds without a row, but of a probability below rounding.
+_LONG = 64.0
+
+
+def _rule() -> tuple[Floats, Floats]:
+    """Nodes of a Gauss-Laguerre rule below `_LONG`, and their weights times exp(node)."""
+    nodes, shares = np.polynomial.laguerre.laggauss(16)
+    return nodes, shares * np.exp(nodes)
+
+
+_NODES = _rule()
 
 
 class CountedRows(NamedTuple):
@@ -38,20 +51,34 @@ def sums(begin: Ints, end: Ints, exist: Floats, mean: Floats, deviation: Floats)
     return np.column_stack([total, roots(*_variances(begin, end, exist, mean, deviation))])
 
 
-def counted_moments(begin: Ints, end: Ints, rows: CountedRows, size: int) -> Floats:
-    """Mean and deviation of sum, mean and count of each window: a row of six each.
+def means(begin: Ints, end: Ints, rows: CountedRows) -> Floats:
+    """Mean and deviation of the mean over all existing rows of each window, where any exist: a row of two each."""
+    out = np.empty((len(begin), 2))
+    sure = _many(begin, end, rows.exist < 1.0) == 0
+    out[sure] = _certain_moments(begin[sure], end[sure], rows)[:, 2:4]
+    long = ~sure & (doubles(*run_sums(begin, end, rows.exist)) >= _LONG)
+    part = np.empty((int(long.sum()), 2))
+    long_means(begin[long], end[long], *rows, *_NODES, part)
+    out[long] = part
+    short = ~(sure | long)
+    every = np.empty((int(short.sum()), 6))
+    counted(begin[short], end[short], *rows, 0, every)
+    out[short] = every[:, 2:4]
+    return out
 
-    With ``size`` above 0 a window holds in each world its newest so many rows that exist.
+
+def counted_moments(begin: Ints, end: Ints, rows: CountedRows, size: int) -> Floats:
+    """Mean and deviation of sum, mean and count over the newest ``size`` existing rows of each window.
+
+    A row of six each.
     """
-    first = np.maximum(begin, end - size) if size else begin
+    first = np.maximum(begin, end - size)
     out = np.empty((len(begin), 6))
     sure = _many(first, end, rows.exist < 1.0) == 0
-    if not sure.all():
-        part = np.empty((len(sure) - int(sure.sum()), 6))
-        counted(begin[~sure], end[~sure], *rows, size, part)
-        out[~sure] = part
-    if sure.any():
-        out[sure] = _certain_moments(first[sure], end[sure], rows)
+    out[sure] = _certain_moments(first[sure], end[sure], rows)
+    part = np.empty((len(sure) - int(sure.sum()), 6))
+    counted(begin[~sure], end[~sure], *rows, size, part)
+    out[~sure] = part
     return out
 
 
