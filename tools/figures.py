@@ -2,6 +2,7 @@
 """Write the figures of a benchmark into docs/performance.md, between the marks of its run, and some into README.md.
 
     python -m benchmarks.bulk --quick --json | python -m tools.figures
+    python -m benchmarks.sliding_aggregates --quick --json | python -m tools.figures
     python -m benchmarks.micro_batches --quick --json | python -m tools.figures
     python -m benchmarks.corrections --quick --json | python -m tools.figures
     python -m benchmarks.encounters --quick --json | python -m tools.figures
@@ -79,6 +80,25 @@ RUNS = (
             "push_20_us": ("microseconds of a push of 20 rows", "≤ 300"),
             "pushes_per_second": ("pushes of one row a second, on one core", "≥ 5,000"),
             "push_p99_over_p50": ("the slowest push in a hundred / the median", "≤ 4"),
+        },
+    ),
+    Run(
+        "sliding",
+        "python -m benchmarks.sliding_aggregates --quick --json",
+        {
+            "sliding_vs_duckdb": (
+                "time of DuckDB's window functions / ours, windows of 2,000 rows, the least of 8 aggregates",
+                "≥ 1",
+            ),
+            "sliding_vs_best": ("of the best of DuckDB, pandas and Polars / ours, the same", "reported"),
+            "quantiles_vs_best": ("the same, of median and p90", "≥ 1"),
+            "long_of_short": ("our time with windows of 20,000 rows / of 200", "≤ 1.5"),
+            "error_of_sums": ("largest relative error of our sums, of values that vary widely", "≤ 1.2e-16"),
+            "error_of_pandas": ("the same of pandas", "—"),
+            "worlds_us": (
+                "microseconds of a mean over all possible worlds, 2,000 rows that may not exist",
+                "reported",
+            ),
         },
     ),
     Run(

@@ -3,60 +3,81 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from appulse.kernels.jit import exact_kernel
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from appulse.kernels.arrays import Floats, Ints
 
-# As many rows as come and go before a run is sorted anew: each moves half of the values behind it.
-_FEW = 32
 # Of the number of rows: a value at exactly the share makes it.
 _TOLERANCE = 1e-9
 
 
-@exact_kernel
+class _Counts(NamedTuple):
+    """How many rows of a run have each of the distinct values, and sums of these in a Fenwick tree (Fenwick 1994).
+
+    ``tree[k]``, from 1 on, is the number of rows of the value k and those before it, as many as the last bit of k says:
+    a row that comes or goes changes a number per bit, and as many say which value the n-th row has.
+    """
+
+    tree: NDArray[np.int32]
+    rows: NDArray[np.int32]
+
+
 def certain_quantiles(begin: Ints, end: Ints, values: Floats, part: int, whole: int, out: Floats) -> None:
     """The quantile ``part / whole`` of the values of each run; NaN of none."""
-    ordered = _room(begin, end)
-    a = b = 0
-    for w in range(begin.shape[0]):
-        _slide(ordered, values, a, b, begin[w], end[w])
-        a, b = begin[w], end[w]
-        out[w] = ordered[-((-part * (b - a)) // whole) - 1] if b > a else np.nan
+    distinct, which = np.unique(values + 0.0, return_inverse=True)  # one zero
+    quantiles_of(begin, end, distinct, which, part, whole, out)
+
+
+def certain_frequent(begin: Ints, end: Ints, values: Floats, share: float) -> tuple[Ints, Floats, Floats]:
+    """Of each run the values that at least a ``share`` of its rows have, with their numbers, most frequent first."""
+    return frequent_of(begin, end, *np.unique(values + 0.0, return_inverse=True), share)
 
 
 @exact_kernel
-def certain_frequent(begin: Ints, end: Ints, values: Floats, share: float) -> tuple[Ints, Floats, Floats]:
-    """Of each run the values that at least a ``share`` of its rows have, with their numbers, most frequent first."""
-    ordered = _room(begin, end)
+def quantiles_of(begin: Ints, end: Ints, distinct: Floats, which: Ints, part: int, whole: int, out: Floats) -> None:
+    """As `certain_quantiles`, of the distinct values in order, and which of them each row has."""
+    counts = _none_of(distinct.shape[0])
+    a = b = 0
+    for w in range(begin.shape[0]):
+        _slide(counts, which, a, b, begin[w], end[w])
+        a, b = begin[w], end[w]
+        out[w] = distinct[_of_row(counts, -((-part * (b - a)) // whole) - 1)[0]] if b > a else np.nan
+
+
+@exact_kernel
+def frequent_of(begin: Ints, end: Ints, distinct: Floats, which: Ints, share: float) -> tuple[Ints, Floats, Floats]:
+    """As `certain_frequent`, of the distinct values in order, and which of them each row has."""
+    counts = _none_of(distinct.shape[0])
     at = np.zeros(begin.shape[0] + 1, np.int64)
-    found, counts = np.empty(256), np.empty(256)
+    found, often = np.empty(256), np.empty(256)
     a = b = n = 0
     for w in range(begin.shape[0]):
-        _slide(ordered, values, a, b, begin[w], end[w])
+        _slide(counts, which, a, b, begin[w], end[w])
         a, b = begin[w], end[w]
         least = max(math.ceil((b - a) * (share - _TOLERANCE)), 1)
         start, k = n, 0
         # So many equal values, from k on, have one of them ``least - 1`` places further.
         while k + least <= b - a:
-            value = ordered[k + least - 1]
-            first = k + _place(ordered[k : k + least], value)
-            k = first
-            while k < b - a and ordered[k] == value:
-                k += 1
-            if k - first >= least:
+            value, first = _of_row(counts, k + least - 1)
+            many = counts.rows[value]
+            k = first + many
+            if many >= least:
                 if n == found.shape[0]:
-                    found, counts = np.append(found, np.empty(n)), np.append(counts, np.empty(n))
-                found[n], counts[n] = value, k - first
+                    found, often = np.append(found, np.empty(n)), np.append(often, np.empty(n))
+                found[n], often[n] = distinct[value], many
                 n += 1
-        ranked = np.argsort(-counts[start:n], kind="mergesort")
-        found[start:n], counts[start:n] = found[start:n][ranked], counts[start:n][ranked]
+        if n - start > 1:
+            ranked = np.argsort(-often[start:n], kind="mergesort")
+            found[start:n], often[start:n] = found[start:n][ranked], often[start:n][ranked]
         at[w + 1] = n
-    return at, found[:n].copy(), counts[:n].copy()
+    return at, found[:n].copy(), often[:n].copy()
 
 
 @exact_kernel
@@ -82,43 +103,43 @@ def certain_extremes(begin: Ints, end: Ints, values: Floats, sign: float, out: F
 
 
 @exact_kernel
-def _room(begin: Ints, end: Ints) -> Floats:
-    """Room for the longest of the runs."""
-    longest = 0
-    for w in range(begin.shape[0]):
-        longest = max(longest, end[w] - begin[w])
-    return np.empty(longest)
+def _none_of(values: int) -> _Counts:
+    return _Counts(np.zeros(values + 1, np.int32), np.zeros(values, np.int32))
 
 
 @exact_kernel
-def _slide(ordered: Floats, values: Floats, a: int, b: int, begin: int, end: int) -> None:
-    """Put the values of rows ``begin`` to ``end`` in order, where those of rows ``a`` to ``b`` are."""
-    if begin < a or end < b or begin >= b or begin - a + end - b > _FEW:
-        run = values[begin:end] + 0.0  # one zero, as of the rows that come
-        run.sort()
-        ordered[: end - begin] = run
-        return
-    n = b - a
+def _slide(counts: _Counts, which: Ints, a: int, b: int, begin: int, end: int) -> None:
+    """Count rows ``begin`` to ``end`` where rows ``a`` to ``b`` are counted."""
+    if begin < a or end < b or begin >= b:
+        for i in range(a, b):
+            _count(counts, which[i], -1)
+        a = b = begin
     for i in range(a, begin):
-        n -= 1
-        for k in range(_place(ordered[: n + 1], values[i]), n):
-            ordered[k] = ordered[k + 1]
+        _count(counts, which[i], -1)
     for i in range(b, end):
-        at = _place(ordered[:n], values[i])
-        for k in range(n, at, -1):
-            ordered[k] = ordered[k - 1]
-        ordered[at] = values[i] + 0.0
-        n += 1
+        _count(counts, which[i], 1)
 
 
 @exact_kernel
-def _place(ordered: Floats, value: float) -> int:
-    """How many values are below this one."""
-    low, high = 0, ordered.shape[0]
-    while low < high:
-        middle = (low + high) // 2
-        if ordered[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+def _count(counts: _Counts, value: int, more: int) -> None:
+    counts.rows[value] += more
+    k = value + 1
+    while k < counts.tree.shape[0]:
+        counts.tree[k] += more
+        k += k & -k
+
+
+@exact_kernel
+def _of_row(counts: _Counts, n: int) -> tuple[int, int]:
+    """Which value the n-th row has, in order from 0 on, and how many rows are before those of this value."""
+    size = counts.tree.shape[0]
+    step = 1
+    while 2 * step < size:
+        step *= 2
+    k = before = 0
+    while step > 0:
+        if k + step < size and before + counts.tree[k + step] <= n:
+            k += step
+            before += counts.tree[k]
+        step //= 2
+    return k, before

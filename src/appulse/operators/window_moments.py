@@ -40,6 +40,8 @@ class CountedRows(NamedTuple):
 def existences(begin: Ints, end: Ints, exist: Floats) -> Floats:
     """The probability that any row of each window exists."""
     sure = exist == 1.0
+    if sure.all():
+        return np.where(end > begin, 1.0, 0.0)
     log_none = doubles(*run_sums(begin, end, np.log1p(-np.where(sure, 0.0, exist))))
     found: Floats = np.where(_many(begin, end, sure) > 0, 1.0, -np.expm1(log_none))
     return found
@@ -53,8 +55,10 @@ def sums(begin: Ints, end: Ints, exist: Floats, mean: Floats, deviation: Floats)
 
 def means(begin: Ints, end: Ints, rows: CountedRows) -> Floats:
     """Mean and deviation of the mean over all existing rows of each window, where any exist: a row of two each."""
-    out = np.empty((len(begin), 2))
     sure = _many(begin, end, rows.exist < 1.0) == 0
+    if sure.all():
+        return _certain_moments(begin, end, rows)[:, 2:4]
+    out = np.empty((len(begin), 2))
     out[sure] = _certain_moments(begin[sure], end[sure], rows)[:, 2:4]
     long = ~sure & (doubles(*run_sums(begin, end, rows.exist)) >= _LONG)
     part = np.empty((int(long.sum()), 2))
@@ -86,18 +90,16 @@ def _certain_moments(begin: Ints, end: Ints, rows: CountedRows) -> Floats:
     """As `counted_moments`, of windows whose rows all exist."""
     n = end - begin
     total, shift = run_sums(begin, end, rows.mean)
-    lost = doubles(*run_sums(begin, end, rows.rest))
     spread, spread_shift = _variances(begin, end, np.ones(len(rows.mean)), rows.mean, rows.deviation)
-    return np.column_stack(
-        [
-            doubles(total, shift) + lost,
-            roots(spread, spread_shift),
-            doubles(total / n, shift) + lost / n,
-            roots(spread / n / n, spread_shift),
-            n,
-            np.zeros(len(n)),
-        ]
-    )
+    out = np.zeros((len(begin), 6))
+    out[:, 0], out[:, 1] = doubles(total, shift), roots(spread, spread_shift)
+    out[:, 2], out[:, 3] = doubles(total / n, shift), roots(spread / n / n, spread_shift)
+    out[:, 4] = n
+    if rows.rest.any():
+        lost = doubles(*run_sums(begin, end, rows.rest))
+        out[:, 0] += lost
+        out[:, 2] += lost / n
+    return out
 
 
 def _many(begin: Ints, end: Ints, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
