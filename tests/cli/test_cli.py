@@ -13,6 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 import appulse as ap
@@ -214,8 +215,9 @@ def test_watching_ends_with_the_query_or_when_asked() -> None:
         assert watched(query, asked)[0] == [0]
         assert query.stopped
         assert asked.exit_code == 130
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(typer.Exit) as left, errors_reported(Console()):
+            signal.raise_signal(signal.SIGTERM)
+        assert left.value.exit_code == 143
 
 
 def test_sigterm_stops_a_run_as_ctrl_c_does() -> None:
@@ -285,7 +287,6 @@ def test_chatter_goes_to_the_log_and_comes_back_after(tmp_path: Path, capsys: py
 
 
 def test_other_errors_name_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from rich.console import Console
 
     with pytest.raises(typer.Exit) as left, errors_reported(Console(), tmp_path / "log"):
         raise RuntimeError("[bracketed] trouble\nmore of it")

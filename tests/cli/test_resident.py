@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 
 import appulse as ap
 from appulse import jobs
-from appulse.cli import app
+from appulse.cli import app, here
 from appulse.jobs.by_hand import by_hand
 from appulse.jobs.resident import Resident, Step
 
@@ -206,6 +207,27 @@ def test_replayed_streams_have_one_clock(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text(text)
     with pytest.raises(ap.JobError, match="give them one speed"):
         Resident(jobs.load(tmp_path / "job.toml"))
+
+
+def test_rows_at_hand_do_not_keep_a_job_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = write_job(tmp_path, "match_queries")
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(*_: Any, **__: Any) -> None:
+        begun.set()
+        may_end.wait(60)
+
+    monkeypatch.setattr(Resident, "run", slow)
+    monkeypatch.setattr(here, "_PATIENCE", 0.2)
+
+    def stop() -> None:
+        begun.wait(60)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop).start()
+    left = CliRunner().invoke(app, ["run", str(job.file)])
+    may_end.set()
+    assert (left.exit_code, "left for the next run" in left.stdout) == (143, True)
 
 
 def _until(holds: Any, seconds: float = 10.0) -> None:

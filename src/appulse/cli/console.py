@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["FAILED", "INTERRUPTED", "MISUSED", "NO_ROOM", "errors_reported", "span"]
+__all__ = ["FAILED", "MISUSED", "NO_ROOM", "errors_reported", "span"]
 
 #: Exit codes. ``NO_ROOM``: a job would not fit, and was not started.
-FAILED, MISUSED, NO_ROOM, INTERRUPTED = 1, 2, 3, 130
+FAILED, MISUSED, NO_ROOM = 1, 2, 3
 
 # An error of ours that a worker raised comes back as text inside Spark's.
 _OURS_IN_A_WORKER = re.compile(r"^appulse\.errors\.\w+: (.+)$", re.MULTILINE)
@@ -40,7 +41,7 @@ def errors_reported(console: Console, log: Path | None = None) -> Iterator[None]
         raise typer.Exit(FAILED) from problem
     except KeyboardInterrupt as interrupt:
         console.print("Stopped. Run it again to go on from where it was.")
-        raise typer.Exit(INTERRUPTED) from interrupt
+        raise typer.Exit(128 + (interrupt.args or (signal.SIGINT,))[0]) from interrupt
     except Exception as problem:
         if log is None:
             raise

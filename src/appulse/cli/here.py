@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["carry_out_here"]
 
 _LOOK_EVERY = 0.1  # seconds
+#: Seconds that rows at hand have to be answered in after a signal; a checkpoint has them for the next run.
+_PATIENCE = 10.0
 
 
 def carry_out_here(
@@ -40,7 +42,7 @@ def carry_out_here(
 ) -> None:
     """Run jobs in this process to their end, or until asked to stop; ``port`` is that of a page.
 
-    Exits with 130 on Ctrl-C and with 143 on SIGTERM.
+    Exits with 130 on Ctrl-C and with 143 on SIGTERM, at the latest after some seconds.
     """
     begun = time.perf_counter()
     with errors_reported(console), interrupts() as asked_to_stop, ExitStack() as stack:
@@ -60,7 +62,7 @@ def carry_out_here(
             console.print(f"The page: {server.address}", soft_wrap=True, markup=False)
         for resident in residents:
             resident.on_write = _shower(resident, console, json=json, several=len(jobs) > 1)
-        failed = _run_all(residents, asked_to_stop, stretch, stay=port is not None)
+        failed = _run_all(residents, asked_to_stop, stretch, console, stay=port is not None)
         if failed is not None:
             raise failed
     for resident in residents:
@@ -70,8 +72,13 @@ def carry_out_here(
         raise typer.Exit(asked_to_stop.exit_code)
 
 
-def _run_all(residents: Sequence[Resident], stop: StopSignal, stretch: Stretch, *, stay: bool) -> BaseException | None:
-    """Run each in a thread of its own until all have ended; the first failure stops the others."""
+def _run_all(
+    residents: Sequence[Resident], stop: StopSignal, stretch: Stretch, console: Console, *, stay: bool
+) -> BaseException | None:
+    """Run each in a thread of its own until all have ended; the first failure stops the others.
+
+    After a signal they have some seconds. Then they are left, and end with the process: at any moment they may be.
+    """
     failures: list[BaseException] = []
     once, drain, _ = stretch
 
@@ -81,12 +88,18 @@ def _run_all(residents: Sequence[Resident], stop: StopSignal, stretch: Stretch, 
         except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
             failures.append(error)
 
-    threads = [Thread(target=run, args=(one,), name=f"appulse-{one.job.file.stem}") for one in residents]
+    threads = [Thread(target=run, args=(one,), name=f"appulse-{one.job.file.stem}", daemon=True) for one in residents]
     for thread in threads:
         thread.start()
+    until: float | None = None
     while any(thread.is_alive() for thread in threads):
         if failures and not stop.is_set():
             stop.set()
+        if stop.number and until is None:
+            until = time.monotonic() + _PATIENCE
+        if until is not None and time.monotonic() > until:
+            console.print(f"Rows at hand were not answered within {_PATIENCE:g} s, and are left for the next run.")
+            break
         for thread in threads:
             thread.join(_LOOK_EVERY)
     return failures[0] if failures else None

@@ -115,7 +115,7 @@ def interrupts() -> Iterator[StopSignal]:
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
         if asked.is_set():
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(number)
         asked.number = number
         asked.set()
 
