@@ -405,6 +405,7 @@ SPEED_UPS = (
     ("encounters", "vs_resample_join", "The same", "resampling to seconds, then a join in Polars"),
     ("earth", "vs_haversine_balltree", "Pairs of positions on a sphere", "scikit-learn BallTree, haversine"),
     ("queries", "vs_strtree", "Match rows with 1,000,000 boxes", "shapely STRtree, in bulk"),
+    ("sliding", "quantiles_vs_best", "Medians over windows of 2,000 certain rows", "DuckDB, pandas and Polars"),
     ("join", "vs_numpy", "Join uncertain rows in a sliding window", "NumPy and SciPy `cdist`"),
     ("join", "vs_duckdb", "The same", "DuckDB, in one statement"),
 )

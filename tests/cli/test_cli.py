@@ -287,7 +287,6 @@ def test_chatter_goes_to_the_log_and_comes_back_after(tmp_path: Path, capsys: py
 
 
 def test_other_errors_name_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-
     with pytest.raises(typer.Exit) as left, errors_reported(Console(), tmp_path / "log"):
         raise RuntimeError("[bracketed] trouble\nmore of it")
     told = capsys.readouterr().out
