@@ -88,6 +88,10 @@ def main() -> None:
     read = read.selectExpr("offset AS id", "timestamp AS ts", "1D AS x", "2D AS y")
     with no_analysis(spark), pytest.raises(ap.BadArgument, match="the query reads the topic 'loop'"):
         ap.start(ap.self_join(stream(read), **ASKED), ("kafka", topic), checkpoint=f"{folder}/of-start")
+    own = ("parquet", {"path": f"{folder}/in"})
+    for one in (coming, spark.readStream.format("parquet").schema(COLUMNS).option("PATH", f"{folder}/in").load()):
+        with no_analysis(spark), pytest.raises(ap.BadArgument, match="/in is the folder of a source"):
+            ap.start(ap.self_join(stream(one), **ASKED), own, checkpoint=f"{folder}/of-start")
     writer = streamed.writeStream.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
     writer.format("parquet").option("path", f"{folder}/streamed").start().awaitTermination()
 

@@ -86,6 +86,14 @@ class Folder:
             raise StorageError(f"Could not move {source} to {target} in {self.path}. Check rights and free space.")
 
 
+def default_store(spark: SparkSession) -> str:
+    """The store of paths that name none; empty if it is this machine's disk, or known to a server alone."""
+    if on_connect(spark):
+        return ""
+    known = str(spark._jsc.hadoopConfiguration().get("fs.defaultFS", ""))  # noqa: SLF001
+    return "" if known.startswith("file:") else known.rstrip("/")
+
+
 def _by_hadoop(spark: SparkSession, path: str) -> tuple[_Files, Place | None]:
     hadoop = _Hadoop(spark, path)
     if hadoop.local is None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _OBSERVED = "CollectMetrics"
 _WATERMARK = "EventTimeWatermark"
 _STREAM, _KAFKA = "StreamingRelationV2", "kafka"
+_FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
 _ALIAS = "SubqueryAlias"
 #: How the names of operators with state begin, a join of two streams aside.
 _STATEFUL = ("Aggregate", "Deduplicate", "FlatMapGroups", "TransformWithState", "GlobalLimit")
@@ -111,6 +112,44 @@ def topics_read(frame: DataFrame) -> list[dict[str, str]]:
         return [dict(one.data_source.options) for one in reads if one.data_source.format == _KAFKA]
     leaves = [node for node in _items(_plan(frame).collectLeaves()) if node.nodeName() == _STREAM]
     return [dict(node.extraOptions().asCaseSensitiveMap()) for node in leaves if node.sourceName() == _KAFKA]
+
+
+def folders_read(frame: DataFrame) -> list[str]:
+    """The folders and files that a frame reads, as far as its plan names them; tables of files by their places."""
+    if is_connect(frame):
+        reads = [part.data_source for kind, part in sent(frame) if kind == "Read" and part.HasField("data_source")]
+        found = [path for one in reads for path in [*one.paths, *_path_option(one.options)]]
+    else:
+        found = [path for leaf in _items(_plan(frame).collectLeaves()) for path in _places(leaf, frame.sparkSession)]
+    return list(dict.fromkeys(found))
+
+
+def _places(leaf: Any, spark: Any) -> list[str]:
+    """What a leaf of a plan reads."""
+    from py4j.java_gateway import is_instance_of
+
+    kind = leaf.nodeName()
+    if kind == "StreamingRelation":
+        source = leaf.dataSource()
+        options = {str(pair._1()): str(pair._2()) for pair in _items(source.options().toSeq())}  # noqa: SLF001
+        return [*_items(source.paths()), *_path_option(options)]
+    if kind == "LogicalRelation" and is_instance_of(spark._sc._gateway, leaf.relation(), _FILES):  # noqa: SLF001
+        return str(leaf.relation().location().rootPaths().mkString("\n")).split("\n")
+    if kind == _STREAM:
+        return _path_option(leaf.extraOptions().asCaseSensitiveMap())
+    if kind == "DataSourceV2Relation":
+        return _path_option(leaf.options().asCaseSensitiveMap())
+    return []
+
+
+def _path_option(options: Mapping[str, str]) -> list[str]:
+    """The paths among the options of a reader; several are as Spark writes them for a table of files."""
+    given = {name.lower(): value for name, value in options.items()}
+    try:
+        several = json.loads(given.get("paths", "[]"))
+    except ValueError:  # an option of another reader
+        several = []
+    return [path for path in (given.get("path"), *several) if isinstance(path, str)]
 
 
 def _first_column(plan: Any) -> int | None:

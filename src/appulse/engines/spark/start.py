@@ -15,8 +15,9 @@ from appulse.engines.spark.alerting import alerts_of
 from appulse.engines.spark.batch_writer import PATIENCE, BatchWriter, observed_figures, observed_newest
 from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.failures import Query, spark_errors, writing
+from appulse.engines.spark.files import default_store
 from appulse.engines.spark.lock import CheckpointLock
-from appulse.engines.spark.plans import refuse_connect, rows_read_now, topics_read
+from appulse.engines.spark.plans import folders_read, refuse_connect, rows_read_now, topics_read
 from appulse.engines.spark.results import SparkResult, own_result
 from appulse.engines.spark.settings import on_connect
 from appulse.engines.spark.sinks import sink_of
@@ -163,12 +164,21 @@ def _check_apart(outputs: Outputs, checkpoint: str, rows: DataFrame) -> None:
     options = {name: one[1] for name, one in given.items() if _has_options(one)}
     written = {name: str(one["path"]) for name, one in options.items() if "path" in one}
     found = clashes(written, {"checkpoint": checkpoint})
+    if written:
+        store = default_store(rows.sparkSession)
+        written = {name: _in_store(path, store) for name, path in written.items()}
+        for path in folders_read(rows):
+            found += clashes(written, {"a source": _in_store(path, store)})
     topics = _topics(given)
     alerts = _topics({f"alerts[{i}]": one for i, one in enumerate(outputs.alerts)})
     if topics or alerts:
         found += topic_clashes(topics, alerts, [t for one in topics_read(rows) if (t := Topics.of_options(one))])
     for name, problem in found:
         raise BadArgument(f"{name}: {problem}")
+
+
+def _in_store(path: str, store: str) -> str:
+    return f"{store}{path}" if path.startswith("/") else path
 
 
 def _topics(given: Mapping[str, Any]) -> dict[str, Topics]:
