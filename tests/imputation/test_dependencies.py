@@ -181,9 +181,15 @@ def test_a_repository_has_complete_rows_of_numbers() -> None:
         Repository(pa.table({"a1": [1.0]}), ["a2"])
     with pytest.raises(BadArgument, match="no number"):
         Repository(pa.table({"a": ["x"]}), ["a"])
-    with pytest.raises(BadArgument, match="no rows of numbers"):
+    with pytest.raises(BadArgument, match="has no rows"):
         Repository(pa.table({"a": pa.array([], pa.float64())}))
-    with pytest.raises(BadArgument, match="no rows of numbers"):
-        Repository(pa.table({"a": ["x"]}))
+    with pytest.raises(BadArgument, match=r"no column of numbers: 'a' is string, 'b' is bool\. Convert"):
+        Repository(pa.table({"a": ["x"], "b": [True]}))
+    with pytest.raises(BadArgument, match="'e' is string, 2 more"):
+        Repository(pa.table({name: ["x"] for name in "abcdefg"}))
+    with pytest.raises(BadArgument, match=r"no column of numbers\. Give"):
+        Repository(pa.table({}))
+    with pytest.raises(BadArgument, match="Column 'b' of the repository is string, no number"):
+        Repository(pa.table({"a": [1], "b": ["x"]}))["b"]
     with pytest.raises(BadArgument, match=r"builtins\.int"):
         Repository(3)

@@ -384,6 +384,13 @@ def test_sensors_without_a_place_are_rejects() -> None:
     assert [(row["key"], row["reason"]) for row in ap.rejects(result).to_pylist()] == [("z", "no location")]
 
 
+def at(column: str, row: int, value: Any) -> pa.Table:
+    """The line with another value at one place."""
+    rows = LINE.to_pylist()
+    rows[row] |= {column: value}
+    return pa.Table.from_pylist(rows, LINE.schema)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -393,7 +400,11 @@ def test_sensors_without_a_place_are_rejects() -> None:
         ({"reach": -1}, "at least 0"),
         ({"locations": LINE.drop_columns(["y"])}, "Give two"),
         ({"locations": LINE.rename_columns(["m", "x", "y"])}, "no column 'mote'"),
-        ({"locations": pa.concat_tables([LINE, LINE])}, "twice"),
+        ({"locations": pa.concat_tables([LINE, LINE])}, r"more than one row of sensor 'a', 'b', 'c' and 3 more\."),
+        ({"locations": pa.concat_tables([LINE, LINE.slice(2, 1)])}, r"more than one row of sensor 'c'\. Keep"),
+        ({"locations": at("mote", 4, None)}, r"no sensor in column 'mote' of row 5\."),
+        ({"locations": at("y", 3, None)}, r"no place of sensor 'd': x or y is null, NaN or infinite"),
+        ({"locations": at("x", 1, math.nan)}, r"no place of sensor 'b': x or y"),
         ({"emit": "event"}, "events"),
         ({"resolution": 0}, "above 0"),
     ],
@@ -403,6 +414,13 @@ def test_errors_say_what_to_do(change: dict[str, Any], message: str) -> None:
     given_ |= {"locations": LINE, "reach": 1.0}
     with pytest.raises(ap.BadArgument, match=message):
         sensing.phenomena(table_of([("a", 0, 1.0, "x")]), **(given_ | change))
+
+
+def test_locations_of_other_sensors_than_those_of_the_stream_are_an_error() -> None:
+    readings = table_of([("a", 0, 1.0, "x")]).set_column(0, "mote", pa.array([1]))
+    given_: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "v", "strength": 1, "span": 1}
+    with pytest.raises(ap.BadArgument, match="other sensors in column 'mote' than the stream"):
+        sensing.phenomena(readings, **given_, locations=LINE, reach=1.0)
 
 
 def test_values_that_are_words() -> None:

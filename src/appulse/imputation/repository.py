@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Floats: TypeAlias = "NDArray[np.float64]"
 Ints: TypeAlias = "NDArray[np.int64]"
+_SHOWN = 5  # columns in a message
+_CONVERT = "Convert what holds numbers, e.g. frame.astype({'a': float})"
 _ARRAYS = ("columns", "order", "begin", "end", "bounds", "codes", "values", "counts")  # of an index
 
 
@@ -41,6 +43,8 @@ class Repository:
     column is missing or a number is.
     """
 
+    _others: Mapping[str, pa.DataType] = {}  # columns that hold no numbers
+
     def __init__(self, frame: Any, columns: Sequence[str] | None = None) -> None:
         table = table_of(frame)
         names = [field.name for field in table.schema if _is_number(field.type)] if columns is None else list(columns)
@@ -49,7 +53,7 @@ class Repository:
             if name not in table.schema.names:
                 raise BadArgument(f"The repository has no column {name!r}.{nearest(name, table.schema.names)}")
             if not _is_number(table.schema.field(name).type):
-                raise BadArgument(f"Column {name!r} of the repository is {table.schema.field(name).type}, no number.")
+                raise BadArgument(_no_number(name, table.schema.field(name).type))
             numbers = floats(table[name])
             lacking = int((~np.isfinite(numbers)).sum())
             if lacking:
@@ -58,8 +62,11 @@ class Repository:
                     "complete rows: drop these first, e.g. frame.dropna(subset=[...])."
                 )
             self._columns[name] = np.ascontiguousarray(numbers) + 0.0  # -0.0 is 0.0
-        if not names or len(table) == 0:
-            raise BadArgument("The repository has no rows of numbers. Give at least one complete row.")
+        self._others = {field.name: field.type for field in table.schema if not _is_number(field.type)}
+        if not names:
+            raise BadArgument(f"The repository has no column of numbers{self._listed_others()}.")
+        if len(table) == 0:
+            raise BadArgument("The repository has no rows. Give at least one complete row.")
 
     @staticmethod
     def of(columns: Mapping[str, Floats], version: str) -> Repository:
@@ -100,6 +107,8 @@ class Repository:
 
     def __getitem__(self, name: str) -> Floats:
         known = self._columns.get(name)
+        if known is None and name in self._others:
+            raise BadArgument(_no_number(name, self._others[name]))
         if known is None:
             raise BadArgument(f"The repository has no column {name!r} of numbers.{nearest(name, self._columns)}")
         return known
@@ -125,6 +134,13 @@ class Repository:
     def meaning(self) -> Meaning:
         """Its columns and how many rows they have, with a digest of these."""
         return {"columns": list(self.names), "rows": len(self), "digest": self.version}
+
+    def _listed_others(self) -> str:
+        """The first columns that hold no numbers, and their types; nothing if there are none."""
+        shown = [f"{name!r} is {kind}" for name, kind in list(self._others.items())[:_SHOWN]]
+        more = len(self._others) - len(shown)
+        listed = ", ".join([*shown, *([f"{more:,} more"] if more else [])])
+        return f": {listed}. {_CONVERT}" if shown else ". Give at least one"
 
     @cached_property
     def _units(self) -> dict[tuple[str, ...], tuple[Floats, Floats]]:
@@ -296,3 +312,7 @@ def _conditions(constraints: Constraints, rule: int | None = None) -> kernels.Co
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _no_number(name: str, kind: pa.DataType) -> str:
+    return f"Column {name!r} of the repository is {kind}, no number. {_CONVERT}."

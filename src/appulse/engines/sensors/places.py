@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.thresholds import TOLERANCE
-from appulse.errors import BadArgument, warn_exploding
+from appulse.errors import BadArgument, shown_scalar, warn_exploding
 from appulse.kernels.arrays import RowPairs
 from appulse.kernels.nearest import mean_distances
 from appulse.kernels.tangent import on_surface, ways
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from appulse.model.uncertainty import Position
 
 
+_SHOWN = 3  # sensors in a message
 _NO_PAIRS = np.empty((0, 2), np.int64)
 
 
@@ -45,7 +47,13 @@ def sites_of(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float |
             "is, in the unit of reach."
         )
     at = np.column_stack([floats(locations[name]) for name in others])
-    named, order = _named(locations, sensor, kind, np.asarray(np.isfinite(at).all(axis=1)))
+    named, order = _named(locations, sensor, kind)
+    lost = np.flatnonzero(~np.isfinite(at).all(axis=1))
+    if len(lost):
+        raise BadArgument(
+            f"locations= has no place of {_listed(locations, sensor, lost)}: {' or '.join(others)} is null, NaN or "
+            "infinite. Give finite numbers, or leave such rows out."
+        )
     at = at[order]
     if reach is None:
         return Sites(named, at, *_neighbours(_NO_PAIRS, len(at)))
@@ -72,8 +80,9 @@ def places_of(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float 
     centre = checked_positions(table, place, defects)[0]
     if defects.bad.any():
         row, reason, detail = defects.listed()[0]
-        raise BadArgument(f"locations= has a row ({row + 1}) that is no place: {reason}: {detail}.")
-    named, order = _named(table, sensor, kind, np.ones(len(table), bool))
+        who = _listed(table, sensor, np.array([row]))
+        raise BadArgument(f"locations= has a row ({row + 1}, {who}) that is no place: {reason}: {detail}.")
+    named, order = _named(table, sensor, kind)
     centre = np.ascontiguousarray(centre[order])
     pairs = _NO_PAIRS if reach is None or not len(centre) else _near_on_earth(centre, reach, earth)
     origin = on_surface(earth, *(centre.mean(axis=0).tolist() if len(centre) else (earth.a, 0.0, 0.0)))
@@ -127,16 +136,36 @@ def _near_on_earth(centre: NDArray[np.float64], reach: float, earth: Earth) -> N
     return pairs[metres <= limit]
 
 
-def _named(
-    locations: pa.Table, sensor: str, kind: pa.DataType, placed: NDArray[np.bool_]
-) -> tuple[tuple[bytes, ...], list[int]]:
+def _named(locations: pa.Table, sensor: str, kind: pa.DataType) -> tuple[tuple[bytes, ...], list[int]]:
     """The sensors by name, and the order of their rows."""
     names = chunk(locations[sensor])
-    if names.null_count or not placed.all() or len(set(encode(names).to_list())) < len(names):
-        raise BadArgument("locations= has a sensor twice, or without a name or a place. Give each one row, with both.")
-    named = encode(names if pa.types.is_null(kind) else names.cast(kind)).to_list()
+    nameless = np.flatnonzero(names.is_null().to_numpy(zero_copy_only=False))
+    if len(nameless):
+        rows = _first([f"row {row + 1}" for row in nameless[:_SHOWN].tolist()], len(nameless))
+        raise BadArgument(
+            f"locations= has no sensor in column {sensor!r} of {rows}. Name the sensors, or leave such rows out."
+        )
+    try:
+        named = encode(names if pa.types.is_null(kind) else names.cast(kind)).to_list()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BadArgument(f"locations= has other sensors in column {sensor!r} than the stream: {error}.") from error
+    count = Counter(named)
+    if len(count) < len(named):
+        first = {one: row for row, one in reversed(list(enumerate(named)))}
+        twice = np.array(sorted(first[one] for one, n in count.items() if n > 1))
+        raise BadArgument(f"locations= has more than one row of {_listed(locations, sensor, twice)}. Keep one of each.")
     order = sorted(range(len(named)), key=named.__getitem__)
     return tuple(named[row] for row in order), order
+
+
+def _listed(locations: pa.Table, sensor: str, rows: NDArray[np.int64]) -> str:
+    """The sensors of the first of some rows, and how many more there are."""
+    return "sensor " + _first([repr(shown_scalar(locations[sensor][row])) for row in rows[:_SHOWN].tolist()], len(rows))
+
+
+def _first(shown: list[str], of: int) -> str:
+    more = of - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _neighbours(pairs: NDArray[np.int64], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
