@@ -93,6 +93,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "StateError",
         "StateLimit",
         "StorageError",
+        "SwappedDimensions",
         "SwappedPlaces",
     ),
 }

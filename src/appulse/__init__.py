@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         StateError,
         StateLimit,
         StorageError,
+        SwappedDimensions,
         SwappedPlaces,
     )
     from appulse.imputation.choosing import AutoImputer
@@ -153,6 +154,7 @@ _HOMES = {
         "StateError",
         "StateLimit",
         "StorageError",
+        "SwappedDimensions",
         "SwappedPlaces",
     ),
     "appulse.imputation.choosing": ("AutoImputer",),
@@ -287,6 +289,7 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "StateError",
     "StateLimit",
     "StorageError",
+    "SwappedDimensions",
     "SwappedPlaces",
 ]
 

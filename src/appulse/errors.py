@@ -12,7 +12,7 @@
     ├── StorageError    a disk is full, a path not writable       (also an OSError)
     └── NotBuilt        part of the contract that does not stand yet (also a NotImplementedError)
 
-Warnings beside it: CappedWindow, ExplodingOutput, LateRows, SwappedPlaces.
+Warnings beside it: CappedWindow, ExplodingOutput, LateRows, SwappedDimensions, SwappedPlaces.
 
 A message says what failed, what was there, and what to do next.
 """
@@ -44,6 +44,7 @@ __all__ = [
     "StateError",
     "StateLimit",
     "StorageError",
+    "SwappedDimensions",
     "SwappedPlaces",
     "bad_rows",
     "likely",
@@ -204,6 +205,13 @@ def warn_late(late: int, rows: int, because: str) -> None:
         "Stream(ahead=) less; if rows do come this late, give Stream(lateness=) more.",
         LateRows,
     )
+
+
+class SwappedDimensions(UserWarning):
+    """Two streams of a call name the same dimension, at different places.
+
+    Dimensions are compared by their place, whatever their names. Name them in one order in both streams.
+    """
 
 
 class SwappedPlaces(UserWarning):

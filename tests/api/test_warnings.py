@@ -62,6 +62,11 @@ def swapped_places() -> None:
     ap.fence_events(stream(places, ap.Position("lat", "lon", sigma=5.0)), yard, enter=0.9, leave=0.1)
 
 
+def swapped_dimensions() -> None:
+    one, other = (stream(rows(y=[0.0] * N), ap.Exact(*names)) for names in ("xy", "yx"))
+    ap.nearest(one, other, epsilon=1e-9, window=1)
+
+
 @pytest.mark.parametrize(
     ("kind", "call"),
     [
@@ -72,6 +77,7 @@ def swapped_places() -> None:
         (ap.LateRows, late_rows),
         (ap.CappedWindow, a_window_that_is_cut),
         (ap.SwappedPlaces, swapped_places),
+        (ap.SwappedDimensions, swapped_dimensions),
     ],
 )
 def test_a_warning_names_the_line_of_the_call(kind: type[Warning], call: Callable[[], None]) -> None:

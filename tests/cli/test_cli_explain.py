@@ -67,7 +67,12 @@ def test_explain_of_messages_goes_by_their_schema(tmp_path: Path) -> None:
 
 
 def test_validate_and_demo_as_json(job: Path) -> None:
-    assert json.loads(call("validate", job, "--json").stdout) == {"job": str(job), "problems": [], "missing": []}
+    assert json.loads(call("validate", job, "--json").stdout) == {
+        "job": str(job),
+        "problems": [],
+        "missing": [],
+        "warnings": [],
+    }
     wrong(job, "epsilon =", "epsilom =")
     result = call("validate", job, "--json")
     assert (result.exit_code, "epsilom" in str(json.loads(result.stdout)["problems"])) == (2, True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import appulse as ap
 from appulse import jobs
+from appulse.cli import app
 from appulse.jobs.sources import SourceTable
 
 if TYPE_CHECKING:
@@ -97,6 +100,26 @@ def test_what_is_wrong_is_reported_in_its_place(folder: Path, text: str, old: st
     assert old in text
     found = _problems(folder, text.replace(old, new))
     assert any(wanted in problem for problem in found), found
+
+
+@pytest.mark.parametrize("text", [NEAREST, ASSIGN, OUTLIERS])
+def test_dimensions_in_another_order_are_no_problem_and_a_warning(folder: Path, text: str) -> None:
+    said = "'x' is dimension 1 of stream 'tracks' and dimension 2 of 'echoes'"
+    for name in ("tracks", "echoes"):
+        rows = pd.read_parquet(folder / f"{name}.parquet")
+        rows.assign(y=rows.x).to_parquet(folder / f"{name}.parquet")
+    two = text.replace('"x"', '"x", "y"')
+    other = '\nvalue = { model = "Gaussian", columns = ["y", "x"], sigma = 1.0 }\n'
+    for swapped in (False, True):
+        job = two.replace('\npath = "echoes.parquet"\n', '\npath = "echoes.parquet"' + other) if swapped else two
+        assert _problems(folder, job) == []
+        plain, as_json = (
+            CliRunner().invoke(app, ["validate", str(folder / "job.toml"), *more]) for more in ([], ["--json"])
+        )
+        assert (plain.exit_code, as_json.exit_code) == (0, 0)
+        assert (f"warning: {said}" in plain.output) is swapped
+        warnings = json.loads(as_json.stdout)["warnings"]
+        assert [one.startswith(said) for one in warnings] == ([True] if swapped else [])
 
 
 def test_rows_of_a_source_exist_in_bursts() -> None:

@@ -14,7 +14,7 @@ from appulse.engines.join.assign import AssignBy, AssignMethod, AssignSettings, 
 from appulse.engines.join.call import How
 from appulse.engines.join.nearest import NearestBy, NearestHow, NearestSettings, resolve_nearest
 from appulse.engines.options import Options
-from appulse.engines.thresholds import Epsilon, NearestMetric
+from appulse.engines.thresholds import Epsilon, NearestMetric, warn_swapped_dimensions
 from appulse.model.stream import Result
 from appulse.windows.definitions import GivenWindow, TimeWindow
 
@@ -82,6 +82,7 @@ def nearest(
     [('Ryde', 3349, 1)]
     """
     settings = settings_of("nearest", locals())
+    warn_swapped_dimensions((left, right))
 
     def on_spark(streams: Sequence[Stream]) -> Any:
         from appulse.engines.spark.join.nearest import spark_nearest
@@ -115,6 +116,8 @@ class Nearest(ByHand["LocalJoin"]):
     >>> call.drain()["right_key"].to_pylist()
     [8]
     """
+
+    _pairs = True
 
     def __init__(
         self,
@@ -194,6 +197,7 @@ def assign(
     """
     settings = settings_of("assign", locals())
     streams = (left, right)
+    warn_swapped_dimensions(streams)
 
     def on_spark() -> Any:
         from appulse.engines.spark.join.assign import spark_assign
@@ -224,6 +228,8 @@ class Assign(ByHand["LocalAssign"]):
     >>> call.drain()["left_key"].to_pylist()
     [1]
     """
+
+    _pairs = True
 
     def __init__(
         self,

@@ -18,6 +18,7 @@ from appulse.engines.local import as_table
 from appulse.engines.options import CallSettings
 from appulse.engines.pushes import FirstTypes, schema_of
 from appulse.engines.surviving import SIGN, Survivors, survivor
+from appulse.engines.thresholds import warn_swapped_dimensions
 from appulse.errors import AppulseError, BadArgument, ImpossibleBursts, OutputLimit
 from appulse.model.stream import Stream, stream_names
 
@@ -58,6 +59,7 @@ class ByHand(Generic[Engine]):
     """
 
     _keeps_rows = True
+    _pairs = False  # whether rows of several streams are compared
     _withdraws_before = False  # whether rows are withdrawn before the engine has them
     _fills: Mapping[str, Around] = {}  # what fills streams by the rows around, before the engine has them
     _signed = False  # whether the engine then has all rows, with a column that says which are withdrawn
@@ -72,6 +74,8 @@ class ByHand(Generic[Engine]):
         names = stream_names(streams) if len(streams) > 1 else (streams[0].name or alone,)
         named = (replace(stream, name=name) for stream, name in zip(streams, names, strict=True))
         self._streams = dict(zip(names, named, strict=True))
+        if self._pairs:
+            warn_swapped_dimensions(list(self._streams.values()))
         self._types: Types = {name: FirstTypes(f"stream {name!r}", self._fixed(name)) for name in names}
         self._held: list[Frames] = []
         self._engine: Engine | None = None

@@ -19,7 +19,7 @@ from appulse.engines.filling import around_of, with_fills
 from appulse.engines.imputing import Imputers
 from appulse.engines.join.call import Emit, How, JoinCall, JoinSettings, Probabilities, check_how, resolve
 from appulse.engines.options import Options, options_of
-from appulse.engines.thresholds import Epsilon, Metric, Scale
+from appulse.engines.thresholds import Epsilon, Metric, Scale, warn_swapped_dimensions
 from appulse.errors import BadArgument, NotBuilt
 from appulse.model.existence import Bursts
 from appulse.model.stream import Result, Stream, stream_names
@@ -177,6 +177,8 @@ class SimilarityJoin(ByHand["LocalJoin"]):
     >>> join.drain().num_rows
     0
     """
+
+    _pairs = True
 
     def __init__(
         self,
@@ -357,7 +359,9 @@ def explain_pair(
         scale=scale,
         options=options_of(options, "explain_pair"),
     )
-    text = "\n".join(explained_pair((left_row, right_row), (left, left if right is None else right), settings))
+    streams = (left, left if right is None else right)
+    warn_swapped_dimensions(streams)
+    text = "\n".join(explained_pair((left_row, right_row), streams, settings))
     print(text)  # noqa: T201 - what it is for
     return text
 
@@ -365,6 +369,7 @@ def explain_pair(
 def _join(streams: tuple[Stream[Result], ...], settings: dict[str, Any]) -> Result:
     refuse_twice(streams)
     names = stream_names(streams)
+    warn_swapped_dimensions(streams)
     fills = around_of(settings["imputer"], names, streams)
     settings = settings | {"imputer": with_fills(settings["imputer"], names, fills)}
     moving = moves(streams)

@@ -12,7 +12,7 @@ from appulse.api.survivors import answers_over_survivors
 from appulse.arguments import OnReject, Probability, checked
 from appulse.engines.encounters.call import EmitEncounters, EncounterSettings, resolve_encounters
 from appulse.engines.options import Options
-from appulse.engines.thresholds import Epsilon
+from appulse.engines.thresholds import Epsilon, warn_swapped_dimensions
 from appulse.errors import BadArgument
 from appulse.model.stream import Result
 from appulse.model.times import Duration
@@ -90,6 +90,7 @@ def encounters(
         return spark_legs(streams, partial(resolve_encounters, settings=asked), asked.options)
 
     streams = (left,) if right is None else (left, right)
+    warn_swapped_dimensions(streams)
     return answers_over_survivors(streams, "left", settings, partial(_engine, settings=settings), on_spark)
 
 
@@ -114,6 +115,7 @@ class Encounters(ByHand["LocalEncounters"]):
     [{'left_key': 'a', 'right_key': 'b', 'closest_time': 5.0}]
     """
 
+    _pairs = True
     _withdraws_before = True
 
     def __init__(

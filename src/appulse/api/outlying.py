@@ -12,7 +12,7 @@ from appulse.api.survivors import answers_over_survivors
 from appulse.arguments import Count, OnReject, Probability, checked
 from appulse.engines.join.outliers import OutlierSettings, resolve_outliers
 from appulse.engines.options import Options
-from appulse.engines.thresholds import Epsilon
+from appulse.engines.thresholds import Epsilon, warn_swapped_dimensions
 from appulse.errors import BadArgument
 from appulse.model.stream import Result
 from appulse.windows.definitions import GivenWindow, TimeWindow
@@ -79,6 +79,7 @@ def outliers(
         return spark_pairs(streams, partial(resolve_outliers, settings=asked), asked.options)
 
     streams = (stream,) if reference is None else (stream, reference)
+    warn_swapped_dimensions(streams)
     asked = is_spark(stream.frame) and not isinstance(window, TimeWindow)
     engine = partial(_engine, settings=settings)
     return answers_over_survivors(streams, "left", settings, engine, on_spark, asked=asked)
@@ -103,6 +104,8 @@ class Outliers(ByHand["LocalJoin"]):
     >>> call.drain()["key"].to_pylist()
     [3]
     """
+
+    _pairs = True
 
     def __init__(
         self,

@@ -27,8 +27,10 @@ def validate(
     console = Console(highlight=False)
     problems = problems_of(job, here=True)
     if json:
-        missing = [] if problems else load(job).missing()
+        right = None if problems else load(job)
+        missing, warnings = ([], []) if right is None else (right.missing(), right.doubtful())
         said = {"job": str(job), "problems": list(map(str, problems)), "missing": list(map(str, missing))}
+        said |= {"warnings": warnings}
         typer.echo(js.dumps(said))
         raise typer.Exit(MISUSED if problems else 0)
     if problems:
@@ -42,5 +44,7 @@ def validate(
         escape(f"{job} is a job: {table.operator} of {', '.join(table.sources)} into {checked.answers}"),
         soft_wrap=True,
     )
+    for warning in checked.doubtful():
+        console.print(f"  [yellow]warning:[/] {escape(warning)}", soft_wrap=True)
     for gap in checked.missing():
         console.print(f"  not yet there: {escape(str(gap))}", soft_wrap=True)

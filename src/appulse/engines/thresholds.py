@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import combinations
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from appulse.arguments import NAME, Kind, either, mapping, number, one_of, several
-from appulse.errors import BadArgument, nearest
+from appulse.errors import BadArgument, SwappedDimensions, nearest, warn
 from appulse.model.meaning import real
+from appulse.model.stream import stream_names
 from appulse.model.uncertainty import MOST_DIMENSIONS, Exact, Position, is_dimension, names
 from appulse.operators.plan import METRICS
 from appulse.queries.condition import parse
@@ -167,6 +169,28 @@ def _dimension(name: str, argument: str, streams: Sequence[Stream], d: int | Non
     if len(found) > 1:
         raise BadArgument(f"{argument}= names {name!r}, which is another dimension in each stream. Rename it in one.")
     return found.pop()
+
+
+def swapped_dimensions(streams: Sequence[Stream]) -> str:
+    """The first dimension that two streams name at different places, as a message; empty if there is none."""
+    listed = enumerate(names(stream.value, MOST_DIMENSIONS) for stream in streams)
+    for (i, own), (j, others) in combinations(listed, 2):
+        at = {name: k for k, name in enumerate(others)}
+        for k, name in enumerate(own):
+            if at.get(name, k) != k:
+                one, other = (stream_names(streams)[side] for side in (i, j))
+                return (
+                    f"{name!r} is dimension {k + 1} of stream {one!r} and dimension {at[name] + 1} of {other!r}. "
+                    "Dimensions are compared by their place, not by their name. Name them in one order; if these are "
+                    "meant to be compared, rename the columns of one stream."
+                )
+    return ""
+
+
+def warn_swapped_dimensions(streams: Sequence[Stream]) -> None:
+    """Warn where two streams of a call name a dimension at different places."""
+    if text := swapped_dimensions(streams):
+        warn(text, SwappedDimensions)
 
 
 def of_epsilon(epsilon: float, vertical: float | None) -> Meaning | float | str:

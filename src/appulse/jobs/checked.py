@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from appulse.engines.thresholds import swapped_dimensions
 from appulse.errors import JobError
 from appulse.jobs.apart import not_apart
 from appulse.jobs.files import files_at
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from appulse.jobs.tables import JobTable
 
 __all__ = ["Job", "refusal"]
+
+_PAIRING = frozenset({"similarity_join", "nearest", "assign", "outliers", "encounters"})
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,11 @@ class Job:
             for where, name in _taken(given)
             if name not in os.environ
         ]
+
+    def doubtful(self) -> list[str]:
+        """What can run, and is likely not what is meant."""
+        swapped = swapped_dimensions(self.table.streams()) if self.table.operator in _PAIRING else ""
+        return [swapped] if swapped else []
 
     def missing(self) -> list[Problem]:
         """The sources that have no files yet, as far as this machine sees."""
