@@ -110,17 +110,17 @@ class SessionError(AppulseError, RuntimeError):
 
 
 class CheckpointError(AppulseError, RuntimeError):
-    """A checkpoint does not fit the call that would resume it.
+    """A checkpoint does not fit the call that would resume it, or is older than what the job wrote.
 
     Restore the job as it was, or start with a new checkpoint. What may change between runs is in
-    `docs/semantics/running.md`.
+    `docs/semantics/running.md`. An older copy of a checkpoint goes on once the files that the message names are gone.
     """
 
 
 class StateError(AppulseError, RuntimeError):
-    """A state or block blob is corrupt, truncated or foreign.
+    """A state or block blob is corrupt, truncated or foreign, or a part of a checkpoint is missing.
 
-    Restore the checkpoint from a copy, or start with a new one. Nothing is answered from damaged state.
+    Restore the checkpoint from its newest copy, or start with a new one. Nothing is answered from damaged state.
     """
 
 

@@ -41,8 +41,11 @@ def test_a_file_is_put_in_place_of_another(tmp_path: Path, synced: list[str]) ->
 def test_sinks_and_checkpoints_have_their_files_and_names_on_disk(tmp_path: Path, synced: list[str]) -> None:
     FolderSink("parquet", str(tmp_path / "out"), "run").write(0, pa.table({"x": [1]}))
     assert [path.rpartition("/")[2] for path in synced] == [".batch-run-0000000000.parquet", "out"]
-    synced.clear()
     folder = CheckpointFolder(str(tmp_path / "checkpoint"))
+    folder.about({"run": "run"})
+    synced.clear()
     folder.append(Record(0, {}, []))
+    folder.append(Record(1, {}, []))
     folder.close()
-    assert [path.rpartition("/")[2] for path in synced][-1] == "log"
+    names = [path.rpartition("/")[2] for path in synced]
+    assert names == [".0000000000", "log", ".serve.json", "checkpoint", ".0000000001", "log"]

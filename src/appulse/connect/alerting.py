@@ -30,6 +30,10 @@ class Alerting:
     def __init__(self, sink: Sink, name: str, hooks: Sequence[tuple[Mapping[str, Sequence[Any]], Webhook]]) -> None:
         self._sink, self._name, self._hooks = sink, name, hooks
 
+    def begin(self, number: int) -> None:
+        """Begin the sink."""
+        self._sink.begin(number)
+
     def write(self, number: int, rows: pa.Table) -> None:
         """Write rows, then post them; returns once each was taken, or is in a file of dead letters."""
         self._sink.write(number, rows)

@@ -1,8 +1,10 @@
 """The checkpoint of a resident job: a log of the rows that came, and now and then all that the call holds.
 
 A record is written before the answers that its rows make. So after a crash the rows of the log are pushed again, and
-the answers of the last record are written again, under the same number. Records carry a digest: one that is cut short
-never counted.
+the answers of the last record are written again, under the same number.
+
+Files appear whole, so a crash damages none. Each record has a digest, and a record of the log says what a job needs
+that goes on from it: a state, and the first record of the log. So what was damaged or removed is an error.
 """
 
 from __future__ import annotations
@@ -21,13 +23,17 @@ from appulse.errors import CheckpointError, StateError, StorageError
 from appulse.model.durable import put_in_place
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["CheckpointFolder", "Record", "table_blob", "table_of"]
 
 _MAGIC = b"apsv0001"
 _ABOUT, _CALL, _LOG, _STATE, _LOCK = "serve.json", "call.json", "log", "state", "lock"
+_KEPT = "kept"  # in the head of a record: its run, and what is needed with it
 _OF_SPARK = ("metadata", "offsets", "commits")
+_REMEDY = (
+    "Restore the checkpoint from its newest copy, or start with a new one and new folders for what the job writes."
+)
 
 
 class Record(NamedTuple):
@@ -59,22 +65,28 @@ class CheckpointFolder:
         except OSError as error:
             self._lock.close()
             raise CheckpointError(f"Another process runs from the checkpoint {path}. Stop it first.") from error
+        self._about: dict[str, Any] = {}
+        self._state: int | None = None  # the number of the newest state
+        self._first: int | None = None  # of the first record of the log that is needed; None: of the next one
 
     def close(self) -> None:
         """Let others have the folder."""
         self._lock.close()
 
     def about(self, fresh: Mapping[str, Any]) -> dict[str, Any]:
-        """What was written about the job when its checkpoint was made, or ``fresh``, which is written now."""
+        """What was written about the job when its checkpoint was made, or ``fresh``, which is written now.
+
+        It has a ``run``, the name of the run. Raises `StateError` where it is damaged, or missing beside records.
+        """
         file = self.path / _ABOUT
         if file.exists():
-            try:
-                known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise StateError(f"{file} cannot be read: {error}. Start with a new checkpoint.") from error
-            return known
-        self._put(file, json.dumps(fresh).encode())
-        return dict(fresh)
+            self._about = _about(file)
+        elif self._numbers(_LOG) or self._numbers(_STATE):
+            raise StateError(f"{file} is missing, and there are records beside it. {_REMEDY}")
+        else:
+            self._put(file, json.dumps(fresh).encode())
+            self._about = dict(fresh)
+        return dict(self._about)
 
     def describe(self, call: Mapping[str, Any]) -> None:
         """Keep what the call means, in words, for those whose job is refused later."""
@@ -88,43 +100,86 @@ class CheckpointFolder:
             return None
         return known if isinstance(known, dict) else None
 
-    def append(self, record: Record) -> int:
-        """Add to the log; it is safe when this returns. The bytes written."""
-        packed = _packed(record)
+    def append(self, record: Record, needless: int | None = None) -> int:
+        """Add to the log; it is safe when this returns. Records before ``needless`` are not needed with it.
+
+        Gives the bytes written.
+        """
+        first = record.number if self._first is None else max(self._first, needless or 0)
+        packed = _packed(self._marked(record, {"state": self._state, "first": first}))
         self._put(self._file(_LOG, record.number), packed)
+        self._first = first
+        if not self._about.get("begun"):  # from now on there is a log, or a state
+            self._about["begun"] = True
+            self._put(self.path / _ABOUT, json.dumps(self._about).encode())
         return len(packed)
 
     def save(self, record: Record) -> None:
         """Write all that a call holds after a number; what is older is not needed any more."""
-        self._put(self._file(_STATE, record.number), _packed(record))
-        for file in self._files(_STATE):
-            if int(file.name) < record.number:
-                file.unlink()
+        self._put(self._file(_STATE, record.number), _packed(self._marked(record, {})))
+        self._state, self._first = record.number, None
+        self._remove(_STATE, record.number)
 
     def forget(self, before: int) -> None:
         """Remove records of the log before a number."""
-        for file in self._files(_LOG):
-            if int(file.name) < before:
-                file.unlink()
+        self._remove(_LOG, before)
 
     def read(self) -> tuple[Record | None, list[Record]]:
-        """The newest state, if there is one, and the records of the log after it, in order."""
-        states = [record for file in self._files(_STATE) if (record := _read(file)) is not None]
-        state = max(states, default=None, key=lambda one: one.number)
-        log = [record for file in self._files(_LOG) if (record := _read(file)) is not None]
-        log = sorted((one for one in log if state is None or one.number > state.number), key=lambda one: one.number)
-        numbers = [one.number for one in log]
-        if numbers and numbers != list(range(numbers[0], numbers[-1] + 1)):
-            raise StateError(f"The log of the checkpoint {self.path} has gaps. Start with a new checkpoint.")
-        if state is not None and numbers and numbers[0] != state.number + 1:
-            raise StateError(f"The log of the checkpoint {self.path} lacks what follows {state.number}.")
+        """The newest state, if there is one, and the records of the log that are needed after it, in order.
+
+        Raises `StateError` where one of them is damaged or missing.
+        """
+        states = self._numbers(_STATE)
+        state = self._record(_STATE, states[-1]) if states else None
+        numbers = [number for number in self._numbers(_LOG) if state is None or number > state.number]
+        if numbers:
+            newest = self._record(_LOG, numbers[-1])
+            kept = newest.head.get(_KEPT, {})
+            self._need(_STATE, [] if kept.get("state") is None else [kept["state"]], states)
+            first = kept.get("first", numbers[0] if state is None else state.number + 1)  # early versions wrote none
+            self._need(_LOG, range(first, newest.number), numbers)
+            log = [*(self._record(_LOG, number) for number in range(first, newest.number)), newest]
+        elif state is None and self._about.get("begun"):
+            raise StateError(f"The checkpoint {self.path} has lost its log and its state. {_REMEDY}")
+        else:
+            first, log = None, []
+        self._state, self._first = None if state is None else state.number, first
         return state, log
+
+    def _need(self, folder: str, wanted: Sequence[int], there: Sequence[int]) -> None:
+        """Raise where numbers are missing."""
+        if missing := sorted(set(wanted).difference(there)):
+            more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise StateError(f"{self._file(folder, missing[0])} is missing{more}. {_REMEDY}")
+
+    def _marked(self, record: Record, kept: Mapping[str, Any]) -> Record:
+        """A record that says which run it is of, and what is needed with it."""
+        return record._replace(head=record.head | {_KEPT: {"run": self._about.get("run"), **kept}})
+
+    def _record(self, folder: str, number: int) -> Record:
+        """A record that is there; raises where it is damaged, or of another run."""
+        file = self._file(folder, number)
+        record = _read(file)
+        if record is None or record.number != number:
+            raise StateError(f"{file} is damaged: what it holds is not what was written. {_REMEDY}")
+        run = record.head.get(_KEPT, {}).get("run")
+        if run is not None and run != self._about.get("run"):
+            raise StateError(
+                f"{file} is of the run {run}, and {self.path / _ABOUT} of the run {self._about.get('run')}: one is "
+                f"damaged, or of another checkpoint. {_REMEDY}"
+            )
+        return record
+
+    def _remove(self, folder: str, before: int) -> None:
+        for number in self._numbers(folder):
+            if number < before:
+                self._file(folder, number).unlink()
 
     def _file(self, folder: str, number: int) -> Path:
         return self.path / folder / f"{number:010d}"
 
-    def _files(self, folder: str) -> list[Path]:
-        return [file for file in (self.path / folder).iterdir() if file.name.isdigit()]
+    def _numbers(self, folder: str) -> list[int]:
+        return sorted(int(file.name) for file in (self.path / folder).iterdir() if file.name.isdigit())
 
     def _put(self, file: Path, payload: bytes) -> None:
         """Write a file that is there whole, or not at all."""
@@ -139,6 +194,17 @@ class CheckpointFolder:
             raise StorageError(f"The checkpoint {self.path} cannot be written: {error}") from error
 
 
+def _about(file: Path) -> dict[str, Any]:
+    """What a file says about a job."""
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StateError(f"{file} cannot be read: {error}. {_REMEDY}") from error
+    if not isinstance(known, dict) or not isinstance(known.get("run"), str):
+        raise StateError(f"{file} is damaged: it has no name of a run. {_REMEDY}")
+    return known
+
+
 def _packed(record: Record) -> bytes:
     parts = [json.dumps([record.number, record.head]).encode(), *record.blobs]
     payload = b"".join(struct.pack("<q", len(part)) + part for part in parts)
@@ -146,8 +212,11 @@ def _packed(record: Record) -> bytes:
 
 
 def _read(file: Path) -> Record | None:
-    """A record; None where it is cut short."""
-    given = file.read_bytes()
+    """A record; None where it is damaged."""
+    try:
+        given = file.read_bytes()
+    except OSError as error:
+        raise StateError(f"{file} cannot be read: {error}") from error
     payload = given[24:]
     if given[:8] != _MAGIC or blake2b(payload, digest_size=16).digest() != given[8:24]:
         return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from appulse.errors import StorageError
+from appulse.errors import CheckpointError, StorageError
 from appulse.model.durable import put_in_place
 
 if TYPE_CHECKING:
@@ -25,9 +25,13 @@ FORMATS = ("parquet", "json", "csv")
 class Sink(Protocol):
     """What takes answers, or rejects.
 
-    `write` is called with rising numbers. After a crash it may be called again with the last number, and the same rows:
-    a sink that can tell them apart by the number writes them once.
+    `begin` is called once, then `write` with rising numbers. After a crash it may be called again with the last number,
+    and the same rows: a sink that can tell them apart by the number writes them once.
     """
+
+    def begin(self, number: int) -> None:
+        """Writes from ``number`` on follow. Raises `CheckpointError` where the sink has some of them already."""
+        ...
 
     def write(self, number: int, rows: pa.Table) -> None:
         """Write rows; they are safe when it returns. Raises `StorageError`."""
@@ -46,13 +50,28 @@ class FolderSink:
         self._looked = False  # for merged files
         self._header = str((options or {}).get("header", "")).lower() == "true"
 
+    def begin(self, number: int) -> None:
+        """Raise where there are files of this number or later ones: they are of a newer checkpoint."""
+        self._check_compacted(number)
+        names = [file.name for file in self._folder.glob(f"batch-{self._run}-*")]
+        later = sorted(name for name in names if self._number(name) >= number)
+        if later:
+            raise CheckpointError(
+                f"The checkpoint goes on from write {number}, and {self._folder} has that and later ones: {len(later)} "
+                f"files, from {later[0]} on. It is an older copy, or lacks its newest records, and their rows would be "
+                "there twice. Go on from its newest copy. If this is the newest, remove these files: their rows come "
+                "again, also for readers who have them."
+            )
+
     def write(self, number: int, rows: pa.Table) -> None:
         """Write the file of this number, in place of one that is there."""
         name = f"batch-{self._run}-{number:010d}.{self._kind}"
         hidden = self._folder / f".{name}"
+        if not self._looked:
+            self._check_compacted(number)
+            self._looked = True
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._check_compacted(number)
             with hidden.open("wb") as file:
                 _WRITERS[self._kind](rows, file, self._header)
                 file.flush()
@@ -63,15 +82,17 @@ class FolderSink:
 
     def _check_compacted(self, number: int) -> None:
         """Raise where a merged file has what is to be written again, as after a checkpoint was restored from a copy."""
-        if self._looked:
-            return
         for file in self._folder.glob(f"batch-{self._run}-*-compacted-*.{self._kind}"):
-            if int(file.name.removeprefix(f"batch-{self._run}-")[:10]) >= number:
+            if self._number(file.name) >= number:
                 raise StorageError(
                     f"The checkpoint goes on from write {number}, and {file.name} in {self._folder} has that and later "
                     "ones. Go on from the newest copy of the checkpoint, or with a new one in a new folder."
                 )
-        self._looked = True
+
+    def _number(self, name: str) -> int:
+        """The number of a file of this run, the last one where it has those of several; -1: it is none."""
+        digits = name.removeprefix(f"batch-{self._run}-")[:10]
+        return int(digits) if digits.isdecimal() else -1
 
     def close(self) -> None:
         """Each file is closed when it is written."""

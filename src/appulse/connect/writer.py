@@ -94,6 +94,9 @@ class Writer:
         self._failed: BaseException | None = None
         self._broken = False  # what follows a failure is not written, and is asked for again
         self._queue: Queue[tuple[int, Epoch] | None] = Queue(_WAITING)
+        for sink in self._sinks:
+            if sink is not None:
+                sink.begin(first)
         self._thread = Thread(target=self._run, name="appulse-writer", daemon=True)
         self._thread.start()
 
@@ -134,7 +137,7 @@ class Writer:
 
     def _write(self, number: int, epoch: Epoch) -> None:
         if self._log is not None:
-            self.logged += self._log.append(record_of(number, epoch))
+            self.logged += self._log.append(record_of(number, epoch), epoch.needless)
         self.write_rows(number, epoch)
         if self._log is not None and epoch.state is not None:
             self._log.save(epoch.state)

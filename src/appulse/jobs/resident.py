@@ -106,14 +106,14 @@ class Resident:
                     source.begin(own, once=once or drain)
                 self._loop(writer, saver, stop, once=once, drain=drain, stay=stay)
             finally:
-                try:
-                    writer.close()
-                finally:
-                    for source in self.sources:
-                        source.close()
+                writer.close()
         finally:
-            if saver is not None:
-                saver.close()
+            try:
+                for source in self.sources:
+                    source.close()
+            finally:
+                if saver is not None:
+                    saver.close()
 
     def _begun(self, saver: Saver | None) -> tuple[Writer, dict[str, Any], bool]:
         """The writer, the offsets to go on from, and whether the streams have ended."""

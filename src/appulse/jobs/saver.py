@@ -31,7 +31,11 @@ class Saver:
 
     def __init__(self, folder: str, call: ByHand[Any], run: str) -> None:
         self.log = CheckpointFolder(folder)
-        self.run: str = self.log.about({"format": 1, "run": run})["run"]
+        try:
+            self.run: str = self.log.about({"format": 1, "run": run})["run"]
+        except BaseException:
+            self.log.close()
+            raise
         self._call = call
         self._schemas: dict[str, str] = {}
         self._offsets: dict[str, Any] = {}
