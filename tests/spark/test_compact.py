@@ -69,7 +69,7 @@ def test_rows_are_the_same_and_the_job_goes_on(spark: SparkSession, folder: Path
     write(spark, folder, 6)
     assert ids(folder) == list(range(70))
     ran = CliRunner().invoke(app, ["compact", str(folder), "--json"])
-    assert json.loads(ran.stdout) == {"files": 3, "into": 1, "rows": 60, "unknown": 0}
+    assert json.loads(ran.stdout) == {"files": 3, "into": 1, "rows": 60, "unknown": 0, "waiting": 0}
     assert ids(folder) == list(range(70))
 
 
@@ -238,11 +238,11 @@ def test_files_of_a_job_in_process_are_merged_too(tmp_path: Path) -> None:
         own.write(number, pa.table({"id": [number]}))
     FolderSink("parquet", str(tmp_path), "ffffffff").write(0, pa.table({"id": [6]}))
     pq.write_table(pa.table({"id": [7]}), tmp_path / "other.parquet")
-    assert compact(tmp_path, _ALL) == (5, 1, 5, 1)
+    assert compact(tmp_path, _ALL) == Compacted(5, 1, 5, 1)
     assert there() == list(range(8))
     sink().write(5, pa.table({"id": [5]}))  # as after a crash
     sink().write(6, pa.table({"id": [8]}))
-    assert compact(tmp_path, _ALL) == (2, 1, 6, 1)
+    assert compact(tmp_path, _ALL) == Compacted(2, 1, 6, 1)
     assert there() == list(range(9))
     with pytest.raises(ap.StorageError, match="goes on from write 5, and batch-0a1b2c3d-0000000005-compacted-0000"):
         sink().write(5, pa.table({"id": [5]}))
@@ -253,7 +253,7 @@ def test_files_of_nobody_are_said(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["compact", str(tmp_path)])
     assert "1 Parquet files stay" in done.stdout
     asked = CliRunner().invoke(app, ["compact", str(tmp_path), "--json"])
-    assert json.loads(asked.stdout) == {"files": 0, "into": 0, "rows": 0, "unknown": 1}
+    assert json.loads(asked.stdout) == {"files": 0, "into": 0, "rows": 0, "unknown": 1, "waiting": 0}
 
 
 @pytest.mark.parametrize("command", ["compact", "report"])

@@ -161,6 +161,7 @@ def test_a_query_outlives_its_client_and_another_goes_on(
         first.kill()
     does("goes_on", server, tmp_path)
     found = pq.read_table(tmp_path / "started")
+    assert str(found.schema.field("left_time").type) == "timestamp[us, tz=UTC]"
     assert len(found) == len(expected)
     assert pairs(found) == pytest.approx(expected)
     files = (tmp_path / "rejects").glob("batch-*.json")

@@ -40,3 +40,8 @@ def compact(
             f"{done.unknown:,} Parquet files stay: they are of no sink of appulse, or _appulse_staging is not there. "
             "Merge a copy of them by a batch query, spark.read and write."
         )
+    if done.waiting:
+        console.print(
+            f"{done.waiting:,} Parquet files stay: an earlier version wrote them, and the latest batch, with times of "
+            "another type. Run it again when the query has written a batch."
+        )

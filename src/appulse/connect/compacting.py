@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from appulse.errors import BadArgument, StorageError
 from appulse.model.durable import put_in_place, sync
+from appulse.model.stored_times import as_stored, with_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,15 +32,20 @@ _STAGING, _ASIDE, _LOCK = "_appulse_staging", "_appulse_compact", "lock"
 _MANIFEST = re.compile(r"batch-(?P<query>.+)-(?P<number>\d{10})\.files")
 _FILE = re.compile(r"batch-(?P<query>.+?)-(?P<last>\d{10})(?P<rest>-(compacted-(?P<first>\d{10})(-\d+)?|.*))?\.parquet")
 _ROWS = 500_000  # of a row group, at least
+_UTC = pa.timestamp("us", "UTC")
 
 
 class Compacted(NamedTuple):
-    """What a run made of a folder: files that it merged, files that hold their rows now, and Parquet files unknown."""
+    """What a run made of a folder: files that it merged, files that hold their rows now, and Parquet files that stay.
+
+    Those ``unknown`` are of no sink. Those ``waiting`` have times in 96 bits, as the latest batch, which is left alone.
+    """
 
     files: int
     into: int
     rows: int
     unknown: int = 0
+    waiting: int = 0
 
 
 class _File(NamedTuple):
@@ -83,7 +89,7 @@ def _finish(folder: Path, aside: Path) -> None:
 
 def _merged(folder: Path, aside: Path, size: int) -> Compacted:
     files = into = rows = 0
-    settled, unknown = _settled(folder)
+    settled, unknown, waiting = _settled(folder)
     for group in _groups(settled, size):
         name = _name(folder, group)
         rows += _write([file.path for file in group], aside / name)
@@ -91,7 +97,7 @@ def _merged(folder: Path, aside: Path, size: int) -> Compacted:
         _keep(journal, "\n".join(file.path.name for file in group))
         _swap(folder, journal, place=True)
         files, into = files + len(group), into + 1
-    return Compacted(files, into, rows, unknown)
+    return Compacted(files, into, rows, unknown, waiting)
 
 
 def _name(folder: Path, group: Sequence[_File]) -> str:
@@ -102,11 +108,12 @@ def _name(folder: Path, group: Sequence[_File]) -> str:
     return next(free for free in names if not (folder / free).exists())
 
 
-def _settled(folder: Path) -> tuple[list[_File], int]:
-    """Files of batches before the latest of their query, in the order of batches; how many are of no known query.
+def _settled(folder: Path) -> tuple[list[_File], int, int]:
+    """Files of batches before the latest of their query, in the order of batches, and how many others stay.
 
     Manifests are those of the latest batch that was written, and of one begun after it. A job in process has none: its
-    latest batch is its last file.
+    latest batch is its last file. Times in 96 bits, which earlier versions wrote on Spark, are written anew once no
+    latest batch has them: so the files of a query have one type, whenever this runs.
     """
     manifests = [named for path in (folder / _STAGING).glob("*.files") if (named := _MANIFEST.fullmatch(path.name))]
     latest: dict[str, int] = {}
@@ -118,17 +125,25 @@ def _settled(folder: Path) -> tuple[list[_File], int]:
     for named in files:
         if named["rest"] is None:
             latest[named["query"]] = max(int(named["last"]), latest.get(named["query"], 0))
-    found = []
+    found, newest = [], []
     for named in files:
-        if (last := int(named["last"])) < latest.get(named["query"], 0):
-            path, first = folder / named.string, last if named["first"] is None else int(named["first"])
+        path, last = folder / named.string, int(named["last"])
+        first = last if named["first"] is None else int(named["first"])
+        if last < latest.get(named["query"], 0):
             found.append(_File(named["query"], last, path, first, path.stat().st_size))
-    return sorted(found), len(there) - sum(named["query"] in latest for named in files)
+        elif named["query"] in latest:
+            newest.append(path)
+    unknown = len(there) - sum(named["query"] in latest for named in files)
+    waiting = {file for file in found if _is_old(file.path)} if any(map(_is_old, newest)) else set()
+    return sorted(set(found) - waiting), unknown, len(waiting)
 
 
 def _groups(files: Sequence[_File], size: int) -> Iterator[list[_File]]:
-    """Files of one query and one schema that are merged into one; what is large enough already is not read again."""
-    small = [file for file in files if file.size < size]
+    """Files of one query and one schema that are merged into one; what is large enough already is not read again.
+
+    A file with times in 96 bits is written anew in any case, so that the folder has one type.
+    """
+    small = [file for file in files if file.size < size or _is_old(file.path)]
     for _, mergeable in groupby(small, key=_kind):
         group: list[_File] = []
         held = 0
@@ -138,16 +153,16 @@ def _groups(files: Sequence[_File], size: int) -> Iterator[list[_File]]:
             if held >= size:
                 yield group
                 group, held = [], 0
-        if len(group) > 1:
+        if len(group) > 1 or any(_is_old(file.path) for file in group):
             yield group
 
 
 def _write(sources: Sequence[Path], out: Path) -> int:
     """The rows of some files in one, batch by batch, safe on the disk; how many there are."""
-    schema, int96 = _read(sources[0]).schema, _has_int96(pq.read_metadata(sources[0]).schema)
+    schema = _stored(sources[0])
     held: list[pa.Table] = []
     rows = waiting = 0
-    with pq.ParquetWriter(out, schema, use_deprecated_int96_timestamps=int96) as writer:
+    with pq.ParquetWriter(out, schema) as writer:
         for source in sources:
             held.append(_read(source).cast(schema))
             waiting += held[-1].num_rows
@@ -165,14 +180,21 @@ def _read(source: Path) -> pa.Table:
     return pq.read_table(source, partitioning=None, coerce_int96_timestamp_unit="us")
 
 
-def _has_int96(columns: pq.ParquetSchema) -> bool:
+def _stored(source: Path) -> pa.Schema:
+    """The schema of a file as sinks write it now. Times in 96 bits, which Spark wrote before, are in UTC."""
+    with pq.ParquetFile(source, coerce_int96_timestamp_unit="s") as file:  # other times of a file are finer
+        return as_stored(with_times(file.schema_arrow, lambda kind: _UTC if kind.unit == "s" else kind))
+
+
+def _is_old(path: Path) -> bool:
+    """Whether a file has times in 96 bits."""
+    columns = pq.read_metadata(path).schema
     return any(columns.column(i).physical_type == "INT96" for i in range(len(columns)))
 
 
-def _kind(file: _File) -> tuple[str, pa.Schema, bool]:
+def _kind(file: _File) -> tuple[str, pa.Schema]:
     """What files that become one have in common."""
-    columns = pq.read_metadata(file.path).schema
-    return file.query, columns.to_arrow_schema().remove_metadata(), _has_int96(columns)
+    return file.query, _stored(file.path).remove_metadata()
 
 
 def _swap(folder: Path, journal: Path, *, place: bool) -> None:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from appulse.errors import CheckpointError, StorageError
 from appulse.model.durable import put_in_place
+from appulse.model.stored_times import as_stored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +102,7 @@ class FolderSink:
 def _write_parquet(rows: pa.Table, file: Any, _: bool) -> None:  # noqa: FBT001 - one of three writers
     import pyarrow.parquet as pq
 
-    pq.write_table(rows, file)
+    pq.write_table(rows.cast(as_stored(rows.schema)), file)
 
 
 def _write_csv(rows: pa.Table, file: Any, header: bool) -> None:  # noqa: FBT001 - one of three writers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow.dataset as ds
@@ -11,13 +12,13 @@ from pyarrow import fs
 
 from appulse.engines.spark.failures import writing
 from appulse.engines.spark.files import Folder
-from appulse.engines.spark.settings import MASTER, get_setting
+from appulse.engines.spark.settings import MASTER, MICROS, TIME_TYPE, get_setting
 from appulse.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from appulse.engines.spark.files import Place
 
@@ -53,9 +54,9 @@ class FileSink:
         with writing(f"the sink {self.path}"):
             folder = self._folder = self._folder or Folder(frame.sparkSession, self.path)
             staging = f"{_STAGING}/{self._name(number)}"
-            frame.write.format(self.kind).options(**self.options).mode("overwrite").save(
-                f"{self.path.rstrip('/')}/{staging}"
-            )
+            writer = frame.write.format(self.kind).options(**self.options).mode("overwrite")
+            staged = partial(writer.save, f"{self.path.rstrip('/')}/{staging}")
+            _with_zones(frame.sparkSession, staged) if self.kind == "parquet" else staged()
             written = wanted()
             if written:
                 self._check(frame, folder, staging, number, rows)
@@ -122,6 +123,24 @@ class FileSink:
             "HDFS, an object store or a mounted disk, and start again with the same checkpoint: no row is lost or "
             "doubled."
         )
+
+
+def _with_zones(spark: SparkSession, write: Callable[[], None]) -> None:
+    """Write Parquet files with times in microseconds of UTC. Spark's default is INT96, which names no zone.
+
+    Spark takes the type from the session alone. A micro-batch has a session of its own; on Spark Connect it is that of
+    the client, and other queries that share it may set it back while this one writes.
+    """
+    kept = False
+    while not kept:
+        if (before := get_setting(spark, TIME_TYPE)) != MICROS:
+            spark.conf.set(TIME_TYPE, MICROS)
+        try:
+            write()
+        finally:
+            kept = get_setting(spark, TIME_TYPE) == MICROS
+            if before != MICROS:
+                spark.conf.set(TIME_TYPE, before)
 
 
 def _rows_in(place: Place, staging: str, kind: str, most: int) -> int:

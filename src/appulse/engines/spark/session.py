@@ -22,11 +22,13 @@ from appulse.engines.spark.settings import (
     CHECKPOINTS,
     LOCAL_CHECKPOINTS,
     MASTER,
+    MICROS,
     PROVIDER,
     REUSE,
     ROCKSDB,
     ROWS_PER_BATCH,
     STATE_FORMAT,
+    TIME_TYPE,
     check_session,
     get_setting,
 )
@@ -126,6 +128,7 @@ def _defaults() -> dict[str, str]:
         CHANGELOG: "true",
         PROVIDER: ROCKSDB,
         REUSE: "true",
+        TIME_TYPE: MICROS,
     }
 
 

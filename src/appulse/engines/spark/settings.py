@@ -23,6 +23,8 @@ MASTER = "spark.master"
 POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 REUSE = "spark.python.worker.reuse"
+TIME_TYPE = "spark.sql.parquet.outputTimestampType"
+MICROS = "TIMESTAMP_MICROS"
 CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 
 # On a local disk Spark's default manager starts some fifty processes a micro-batch (readlink) and deletes a file before
