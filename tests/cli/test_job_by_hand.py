@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import appulse as ap
-from appulse.connect.folder import read_files as files_of
+from appulse.connect.files import Form
+from appulse.connect.files import read_files as files_of
 from appulse.errors import JobError
 from appulse.jobs import load
 from appulse.jobs.by_hand import by_hand, read_files
@@ -154,7 +155,8 @@ def test_times_of_texts_without_a_zone_are_utc(tmp_path: Path, zone: str) -> Non
     file = tmp_path / "rows.csv"
     file.write_text(f"id,t\na,2026-01-01 00:00:05{zone}\n")
     schema = pa.schema([("id", pa.string()), ("t", pa.timestamp("us", "UTC"))])
-    rows = files_of([str(file)], "csv", schema, "a job")
+    rows = files_of([str(file)], Form("csv", header=True), schema, "a job").table
+    assert rows is not None
     assert rows["t"].to_pylist() == [datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)]
 
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
-
 from appulse.connect.source import Taken
-from appulse.errors import BadArgument
-from appulse.model.columns import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Folder", "read_files", "rows_of"]
+    import pyarrow as pa
+
+    from appulse.connect.files import Rows
+
+__all__ = ["Folder"]
 
 #: Seconds between two looks.
 LOOK_EVERY = 0.1
@@ -36,7 +34,7 @@ class Folder:
         self,
         stream: str,
         files: Callable[[], Sequence[Path]],
-        read: Callable[[list[str], pa.Schema | None], pa.Table],
+        read: Callable[[list[str], pa.Schema | None], Rows],
         most: int | None,
     ) -> None:
         self._stream, self._files, self._read, self._most = stream, files, read, most
@@ -75,12 +73,14 @@ class Folder:
             self._looked = time.monotonic()
         if not new:
             return ()
-        rows = self._read([name for name, _ in new], self._schema)
-        self._schema = rows.schema
+        rows, unreadable = self._read([name for name, _ in new], self._schema)
         self._seen |= dict(new)
         horizon = max(self._seen.values()) - MOST_AGE
         self._seen = {name: at for name, at in self._seen.items() if at >= horizon}
-        return [Taken(self._stream, rows, dict(self._seen))]
+        if rows is None:  # all of them are empty
+            return ()
+        self._schema = rows.schema
+        return [Taken(self._stream, rows, dict(self._seen), unreadable)]
 
     def new(self) -> list[tuple[str, int]]:
         """The files that were not read, with their times; at most as many as come at once."""
@@ -101,34 +101,3 @@ class Folder:
 
     def close(self) -> None:
         """There is nothing to close."""
-
-
-def read_files(files: Sequence[str], form: Any, schema: pa.Schema | None, where: str) -> pa.Table:
-    """The rows of files of one format, in the columns of those before; raises `BadArgument`."""
-    try:
-        try:
-            return rows_of(ds.dataset(list(files), format=form, schema=schema))
-        except pa.ArrowInvalid:
-            # Arrow takes texts without a zone for no time with one, where Spark takes them for UTC.
-            if schema is None or (naive := _without_zones(schema)) == schema:
-                raise
-            return rows_of(ds.dataset(list(files), format=form, schema=naive)).cast(schema)
-    except (OSError, pa.ArrowException) as error:
-        raise BadArgument(f"{where}: {files[0]} or one of {len(files):,} files cannot be read: {error}") from error
-
-
-def rows_of(dataset: ds.Dataset) -> pa.Table:
-    """All rows of some files; an empty cell of CSV is null, as for Spark."""
-    table = dataset.to_table()
-    if not isinstance(getattr(dataset, "format", None), ds.CsvFileFormat):
-        return table
-    columns = [
-        pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column) if is_text(column.type) else column
-        for column in table.columns
-    ]
-    return pa.Table.from_arrays(columns, schema=table.schema)
-
-
-def _without_zones(schema: pa.Schema) -> pa.Schema:
-    kinds = [pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind for kind in schema.types]
-    return pa.schema([field.with_type(kind) for field, kind in zip(schema, kinds, strict=True)])

@@ -18,7 +18,7 @@ from appulse.model.defects import UNDECODED
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["MESSAGE", "check_readable", "decoded"]
+__all__ = ["MESSAGE", "check_readable", "decoded", "fitting", "read_each", "read_json"]
 
 #: A message that could not be decoded, and why.
 MESSAGE = pa.struct(
@@ -47,21 +47,31 @@ def check_readable(schema: pa.Schema) -> None:
 def decoded(messages: pa.Table, schema: pa.Schema) -> pa.Table:
     """A row for each message, with `UNDECODED`: null, or the message where it is no row of the ``schema``."""
     payloads = messages["value"].to_pylist()
-    exact = _exact if any(_has_decimals(kind) for kind in schema.types) else None
-    lines, why = [], {}
-    for i, payload in enumerate(payloads):
-        try:
-            lines.append(_line(payload, schema, exact))
-        except (ValueError, TypeError, RecursionError) as error:
-            lines.append(_NOTHING)
-            why[i] = f"the message cannot be read: {error}"
-    rows = pa.concat_tables([schema.empty_table(), *_fitting(lines, schema, 0, why)]).combine_chunks()
+    rows, why = read_each(payloads, schema)
     places = messages.select(["topic", "partition", "offset"]).take(pa.array(sorted(why), pa.int64())).to_pylist()
     bad: list[dict[str, Any] | None] = [None] * len(payloads)
     for place, i in zip(places, sorted(why), strict=True):
         where = ", ".join(f"{name} {value}" for name, value in place.items())
-        bad[i] = {**place, **_shown(payloads[i]), "detail": f"{where}: {why[i]}"}
+        bad[i] = {**place, **_shown(payloads[i]), "detail": f"{where}: the message {why[i]}"}
     return rows.append_column(UNDECODED, pa.array(bad, MESSAGE))
+
+
+def read_each(
+    payloads: Sequence[bytes], schema: pa.Schema, *, as_text: bool = False
+) -> tuple[pa.Table, dict[int, str]]:
+    """A row for each JSON object, of nulls where it is none of the ``schema``, and by its number why it is none.
+
+    ``as_text`` is whether a number, say, is taken as text where the schema has text, as Spark takes it.
+    """
+    exact = _exact if any(_has_decimals(kind) for kind in schema.types) else None
+    lines, why = [], {}
+    for i, payload in enumerate(payloads):
+        try:
+            lines.append(_line(payload, schema, exact, as_text=as_text))
+        except (ValueError, TypeError, RecursionError) as error:
+            lines.append(_NOTHING)
+            why[i] = f"cannot be read: {error}"
+    return fitting(lines, schema, lambda some: _rows(some, schema), why), why
 
 
 def _exact(number: str) -> Decimal | float:
@@ -75,23 +85,28 @@ def _has_decimals(kind: pa.DataType) -> bool:
     return pa.types.is_decimal(kind) or any(_has_decimals(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def _line(payload: bytes, schema: pa.Schema, parse_float: Callable[[str], Any] | None) -> bytes:
+def _line(
+    payload: bytes, schema: pa.Schema, parse_float: Callable[[str], Any] | None, *, as_text: bool = False
+) -> bytes:
     """A message on one line; raises `ValueError` or `TypeError` if it is no JSON object, or has bytes not as base64."""
     found = json.loads(payload.decode(), parse_float=parse_float)
     if not isinstance(found, dict):
         raise TypeError("it is no JSON object")
     for name, kind in zip(schema.names, schema.types, strict=True):
         if name in found:
-            found[name] = _fit_for(found[name], kind)
+            found[name] = _fit_for(found[name], kind, as_text=as_text)
     return json.dumps(found, default=float).encode()
 
 
-def _fit_for(given: Any, kind: pa.DataType) -> Any:
+def _fit_for(given: Any, kind: pa.DataType, *, as_text: bool) -> Any:
     """A value as Arrow reads it into a type: times without nanoseconds, decimals as text, with all digits."""
     if isinstance(given, dict) and pa.types.is_struct(kind):
-        return given | {field.name: _fit_for(given[field.name], field.type) for field in kind if field.name in given}
+        own = {f.name: _fit_for(given[f.name], f.type, as_text=as_text) for f in kind if f.name in given}
+        return given | own
     if isinstance(given, list) and pa.types.is_list(kind):
-        return [_fit_for(one, kind.value_type) for one in given]
+        return [_fit_for(one, kind.value_type, as_text=as_text) for one in given]
+    if as_text and pa.types.is_string(kind) and not (given is None or isinstance(given, str)):
+        return json.dumps(given, ensure_ascii=False, separators=(",", ":"), default=float)
     if isinstance(given, Decimal) and pa.types.is_decimal(kind):
         return str(given)
     if isinstance(given, str) and pa.types.is_timestamp(kind):
@@ -101,26 +116,36 @@ def _fit_for(given: Any, kind: pa.DataType) -> Any:
     return given
 
 
-def _fitting(lines: Sequence[bytes], schema: pa.Schema, first: int, why: dict[int, str]) -> list[pa.Table]:
-    """Lines as rows, with a row of nulls for those that do not fit, which are named in ``why``."""
-    if not lines:
-        return []
-    try:
-        return [_rows(lines, schema)]
-    except pa.ArrowInvalid as error:
-        if len(lines) == 1:
-            why[first] = f"the message does not fit: {error}"
-            return [pa.table([pa.nulls(1, kind) for kind in schema.types], schema=schema)]
-    half = len(lines) // 2
-    return [*_fitting(lines[:half], schema, first, why), *_fitting(lines[half:], schema, first + half, why)]
+def fitting(
+    lines: Sequence[bytes], schema: pa.Schema, read: Callable[[Sequence[bytes]], pa.Table], why: dict[int, str]
+) -> pa.Table:
+    """What ``read`` makes of lines, with a row of nulls for those that do not fit, which are named in ``why``."""
+
+    def among(first: int, end: int) -> list[pa.Table]:
+        if first == end:
+            return []
+        try:
+            return [read(lines[first:end])]
+        except pa.ArrowInvalid as error:
+            if end - first == 1:
+                why[first] = f"does not fit: {error}"
+                return [pa.table([pa.nulls(1, kind) for kind in schema.types], schema=schema)]
+        half = (first + end) // 2
+        return [*among(first, half), *among(half, end)]
+
+    return pa.concat_tables([schema.empty_table(), *among(0, len(lines))]).combine_chunks()
 
 
 def _rows(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table:
-    block = max(_BLOCK, *map(len, lines)) + 1
+    return read_json(b"\n".join(lines), schema, block=max(_BLOCK, *map(len, lines)) + 1)
+
+
+def read_json(data: bytes, schema: pa.Schema, *, block: int = _BLOCK, threads: bool = False) -> pa.Table:
+    """The rows of JSON objects one after the other, each within a block of bytes; raises `pyarrow.ArrowInvalid`."""
     read = [(field.name, _as_text(field.type, pa.types.is_date, pa.types.is_binary)) for field in schema]
     found: pa.Table = pj.read_json(
-        BytesIO(b"\n".join(lines)),
-        read_options=pj.ReadOptions(block_size=block, use_threads=False),
+        BytesIO(data),
+        read_options=pj.ReadOptions(block_size=block, use_threads=threads),
         parse_options=pj.ParseOptions(explicit_schema=pa.schema(read), unexpected_field_behavior="ignore"),
     )
     return pa.table([_of_type(found[field.name], field.type) for field in schema], schema=schema)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.csv as pc
 import pyarrow.dataset as ds
 
 from appulse import api
-from appulse.connect.folder import rows_of
+from appulse.connect.files import Form, rows_of
 from appulse.engines.options import Options
 from appulse.errors import JobError
 from appulse.jobs.fields import options_of
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from appulse.jobs.imputers import RepositoryTable
     from appulse.jobs.job import Job
 
-__all__ = ["arrow_format", "by_hand", "dataset_of", "is_read_here", "read_files"]
+__all__ = ["by_hand", "dataset_of", "form_of", "is_read_here", "read_files"]
 
 _KINDS = {"parquet": "parquet", "csv": "csv", "json": "json", "orc": "orc"}
 
@@ -92,7 +91,7 @@ def dataset_of(job: Job, data: DataTable, where: str) -> ds.Dataset:
     if not files:
         raise JobError(f"{where}.path: there are no files at {place} on this machine.")
     try:
-        return ds.dataset([str(file) for file in files], format=arrow_format(data))
+        return ds.dataset([str(file) for file in files], format=form_of(data).arrow)
     except (OSError, pa.ArrowException) as error:
         raise JobError(f"{where}.path: {place} cannot be read as {data.format}: {error}") from error
 
@@ -105,18 +104,27 @@ def read_files(job: Job, data: DataTable, where: str) -> pa.Table:
         raise JobError(f"{where}.path: {job.place(data.path)} cannot be read as {data.format}: {error}") from error
 
 
-def arrow_format(data: DataTable) -> Any:
-    """How Arrow reads the files, as Spark does; of its options for CSV the separator and the header count."""
-    if data.format != "csv":
-        return _KINDS[data.format]
+def form_of(data: DataTable) -> Form:
+    """How files are read here, as Spark does with the same options; others than these change nothing here."""
     given = {name.lower(): str(value) for name, value in options_of(data.options).items()}
+    kind, encoding = _KINDS[data.format], given.get("encoding", given.get("charset", "utf-8"))
+    multiline = given.get("multiline", "").lower() == "true"
+    if kind != "csv":
+        return Form(kind, encoding=encoding, multiline=multiline)
     header, schema = given.get("header", "").lower() == "true", getattr(data, "schema_", None)
     if not header and schema is None:
         raise JobError(f"The CSV files {data.path} have no names of columns that were read. {NAMELESS}")
-    names = [] if schema is None else columns_of(schema).names
-    return ds.CsvFileFormat(
-        parse_options=pc.ParseOptions(delimiter=given.get("sep", given.get("delimiter", ","))),
-        read_options=pc.ReadOptions(column_names=names, skip_rows=int(header and bool(names))),
+    null = given.get("nullvalue", "")
+    return Form(
+        kind,
+        names=() if schema is None else tuple(columns_of(schema).names),
+        header=header,
+        separator=given.get("sep", given.get("delimiter", ",")),
+        quote=given.get("quote", '"'),
+        escape=given.get("escape", given.get("quote", '"')),
+        nulls=("", null) if null or schema is not None else None,
+        encoding=encoding,
+        multiline=multiline,
     )
 
 

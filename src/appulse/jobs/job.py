@@ -18,7 +18,7 @@ from appulse.jobs.checking import problems_with_columns
 from appulse.jobs.fields import options_of
 from appulse.jobs.in_process import only_on_spark
 from appulse.jobs.problems import Problem, problems_of
-from appulse.jobs.sources import NAMELESS, FilesTable, MqttTable, ReplayTable, TopicsTable
+from appulse.jobs.sources import NAMELESS, FilesTable, MqttTable, ReplayTable, SourceTable, TopicsTable
 from appulse.jobs.tables import JobTable
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from appulse.model.stream import Stream
 
 __all__ = ["Job", "build", "frame_of", "load", "validate"]
+
+#: The formats whose rows are lines.
+_OF_LINES = ("csv", "json")
 
 
 def load(path: str | Path) -> Job:
@@ -122,9 +125,8 @@ def _imputers(job: Job, spark: SparkSession) -> dict[str, Any] | None:
     """What fills each source; a repository that several share is read once."""
 
     def read(repository: RepositoryTable) -> Any:
-        options: dict[str, Any] = {"inferSchema": True} if repository.format == "csv" else {}
-        reader = spark.read.format(repository.format).options(**options | options_of(repository.options))
-        return reader.load(job.place(repository.path))
+        options = _inferring(repository.format, options_of(repository.options))
+        return spark.read.format(repository.format).options(**options).load(job.place(repository.path))
 
     made = {id(one): one.build(job.place, read) for one in job.table.filling.values()}
     return {name: made[id(one)] for name, one in job.table.filling.items()} or None
@@ -136,7 +138,7 @@ def _queries(job: Job, spark: SparkSession, *, streaming: bool) -> Any:
     if asked is None or asked.changes is None:
         return None if asked is None else asked.queries(job.place)
     changes, place = asked.changes, job.place(asked.changes.path)
-    options = options_of(changes.options)
+    options = _options(changes.format, options_of(changes.options))
     known = spark.read.format(changes.format).options(**_inferring(changes.format, options)).load(place)
     if not streaming:
         return known
@@ -160,9 +162,15 @@ def _sensed(job: Job, readings: Stream, spark: SparkSession) -> DataFrame:
     return found
 
 
+def _options(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by which CSV is read as RFC 4180 has it, where they do not say otherwise: quotes are doubled."""
+    known = {name.lower(): value for name, value in given.items()}
+    return dict(given) if kind != "csv" or "escape" in known else {"escape": known.get("quote", '"'), **given}
+
+
 def _inferring(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with which types are those of the files."""
-    return {"inferSchema": True, **options} if kind == "csv" else dict(options)
+    return {"inferSchema": True, **_options(kind, options)} if kind == "csv" else dict(options)
 
 
 def frame_of(
@@ -195,18 +203,21 @@ def _frame(
         reader = (spark.readStream if streaming else spark.read).format("kafka").options(**source.reading())
         messages: DataFrame = api.decode_messages(reader.load(), source.schema_, source.message)
         return messages
+    from appulse.engines.spark.lines import known_schema, rows_of_lines  # only where Spark is installed
+
     path, filtered = _in_folder(job.place(source.path))
-    options = filtered | options_of(source.options)
+    options = filtered | _options(source.format, options_of(source.options))
     if source.max_files_per_trigger is not None and streaming:
         options["maxFilesPerTrigger"] = source.max_files_per_trigger
     if source.format == "delta":  # has the schema of its own
         return (spark.readStream if streaming else spark.read).format("delta").options(**options).load(path)
     schema: Any = source.schema_
     if schema is None:
-        schema = spark.read.format(source.format).options(**_inferring(source.format, options)).load(path).schema
-    if not streaming:
-        return spark.read.format(source.format).options(**options).schema(schema).load(path)
-    return spark.readStream.format(source.format).options(**options).schema(schema).load(path)
+        schema = known_schema(spark.read, source.format, _inferring(source.format, options), path)
+    reader = spark.readStream if streaming else spark.read
+    if isinstance(source, SourceTable) and source.format in _OF_LINES:
+        return rows_of_lines(reader, source.format, options, schema, path)
+    return reader.format(source.format).options(**options).schema(schema).load(path)
 
 
 def _as_files(job: Job, source: ReplayTable) -> FilesTable:

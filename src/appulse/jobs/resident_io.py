@@ -12,14 +12,15 @@ from appulse.api.mqtt import MqttReader
 from appulse.api.replaying import MAX, Pace, Recording
 from appulse.connect.alerting import Alerting
 from appulse.connect.decoders import decode_lines
-from appulse.connect.folder import Folder, read_files
+from appulse.connect.files import Rows, read_files
+from appulse.connect.folder import Folder
 from appulse.connect.messages import Messages
 from appulse.connect.recorded import Recorded
 from appulse.connect.sinks import FolderSink
 from appulse.engines.alerts import Webhook
 from appulse.engines.decoding import check_readable
 from appulse.errors import BadArgument, JobError
-from appulse.jobs.by_hand import arrow_format
+from appulse.jobs.by_hand import form_of
 from appulse.jobs.fields import options_of
 from appulse.jobs.files import files_at
 from appulse.jobs.sources import MqttTable, ReplayTable, SourceTable, TopicsTable
@@ -71,9 +72,9 @@ def _alerting(job: Job, sink: Sink) -> Sink:
 def _folder(job: Job, name: str, table: SourceTable) -> Folder:
     place, where = job.place(table.path), f"sources.{name}.path"
     schema = None if table.schema_ is None else _columns(job, name, table.schema_)
-    form = arrow_format(table)
+    form = form_of(table)
 
-    def read(files: Sequence[str], known: pa.Schema | None) -> pa.Table:
+    def read(files: Sequence[str], known: pa.Schema | None) -> Rows:
         return read_files(files, form, schema if known is None else known, f"{job.file}: {where}")
 
     return Folder(name, partial(files_at, place), read, table.max_files_per_trigger)

@@ -128,8 +128,11 @@ REASONS: dict[str, tuple[str, str]] = {
         "Mend it if it is a mistake. The query stands; it only never matches.",
     ),
     NOT_DECODED: (
-        "a message is empty, or not as its schema says; `values` has topic, partition, offset and payload, or the line",
-        "Mend the producer, or the schema of the source or `decode_messages`; `detail` says why for MQTT.",
+        (
+            "a message or line is empty, or not as its schema says; `values` has the line, or topic, partition, offset "
+            "and payload of the message"
+        ),
+        "Mend the producer, or the schema of the source or `decode_messages`; `detail` says why for MQTT and files.",
     ),
 }
 

@@ -1,0 +1,344 @@
+"""Files as rows: a line that is no row is a reject, and the other lines of its file are rows all the same."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pv
+import pyarrow.dataset as ds
+import pyarrow.json as pj
+
+from appulse.connect.source import Unreadable
+from appulse.engines.decoding import fitting, read_each, read_json
+from appulse.errors import BadArgument
+from appulse.model.columns import is_text
+from appulse.model.defects import NOT_DECODED
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+__all__ = ["Form", "Rows", "read_files", "rows_of"]
+
+#: Bytes that are read at once; JSON of one row is within.
+_BLOCK = 1 << 22
+_OF_LINES = ("csv", "json")
+_NULL = re.compile(rb"\n\s*null")
+_NOT_UTF8 = "is not UTF-8; options = { encoding = ... } names another encoding"
+
+
+@dataclass(frozen=True)
+class Form:
+    """What files are, and how their lines are read.
+
+    ``names`` are those of the columns of CSV, in place of those in its first line; ``nulls`` is what stands for no
+    value there, in place of what Arrow takes for it.
+    """
+
+    kind: str
+    names: tuple[str, ...] = ()
+    header: bool = False
+    separator: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    nulls: tuple[str, ...] | None = None
+    encoding: str = "utf-8"
+    multiline: bool = False
+
+    @property
+    def arrow(self) -> Any:
+        """The format as Arrow's data sets have it."""
+        if self.kind != "csv":
+            return self.kind
+        return ds.CsvFileFormat(parse_options=self.parsing, read_options=self.reading)
+
+    @property
+    def parsing(self) -> pv.ParseOptions:
+        """How Arrow takes lines of CSV apart."""
+        doubled = self.escape == self.quote
+        return pv.ParseOptions(
+            delimiter=self.separator,
+            quote_char=self.quote,
+            double_quote=doubled,
+            escape_char=False if doubled else self.escape,
+            newlines_in_values=self.multiline,
+        )
+
+    @property
+    def reading(self) -> pv.ReadOptions:
+        """Where Arrow finds the names of columns of CSV."""
+        return pv.ReadOptions(column_names=list(self.names), skip_rows=int(self.header and bool(self.names)))
+
+    def converting(self, schema: pa.Schema | None) -> pv.ConvertOptions:
+        """Which types Arrow gives to columns of CSV."""
+        known: dict[str, Any] = {} if self.nulls is None else {"null_values": list(self.nulls)}
+        if schema is not None:
+            known |= {"column_types": schema, "include_columns": schema.names, "include_missing_columns": True}
+        return pv.ConvertOptions(**known)
+
+    @property
+    def dialect(self) -> dict[str, Any]:
+        """How Python takes lines of CSV apart."""
+        doubled = self.escape == self.quote
+        marks = {"delimiter": self.separator, "quotechar": self.quote, "doublequote": doubled}
+        return marks if doubled else {**marks, "escapechar": self.escape}
+
+
+class Rows(NamedTuple):
+    """The rows of files, None where no columns are known, and the lines that are none."""
+
+    table: pa.Table | None
+    unreadable: list[Unreadable]
+
+
+def read_files(files: Sequence[str], form: Form, schema: pa.Schema | None, where: str) -> Rows:
+    """The rows of files of one format, in the columns of those before; raises `BadArgument` for a file that has none.
+
+    Lines of CSV and JSON that are no rows are given back beside the rows.
+    """
+    if form.kind not in _OF_LINES:
+        with suppress(OSError, pa.ArrowException, ValueError):  # which of them it is comes out below
+            return Rows(_whole(files, form, schema), [])
+    tables, unreadable = [], []
+    for file in files:
+        try:
+            found = _rows(file, form, schema)
+        except (OSError, pa.ArrowException, ValueError, LookupError) as error:
+            raise BadArgument(f"{where}: {file} cannot be read: {error}") from error
+        if found.table is not None:
+            tables.append(found.table)
+            schema = found.table.schema
+        unreadable += found.unreadable
+    if not tables and unreadable:
+        raise BadArgument(
+            f"{where}: {files[0]} has no line that can be read, the first because of this: {unreadable[0].detail}. "
+            "Give the schema of the source, with which such lines are rejects."
+        )
+    return Rows(pa.concat_tables(tables) if tables else None, unreadable)
+
+
+def rows_of(dataset: ds.Dataset) -> pa.Table:
+    """All rows of some files; an empty cell of CSV is null, as for Spark."""
+    table = dataset.to_table()
+    return _without_empty(table) if isinstance(getattr(dataset, "format", None), ds.CsvFileFormat) else table
+
+
+def _rows(file: str, form: Form, schema: pa.Schema | None) -> Rows:
+    if form.kind not in _OF_LINES:
+        return Rows(_whole([file], form, schema), [])
+    with pa.input_stream(file) as stream:
+        data = stream.read()
+    if form.encoding.lower() not in ("utf-8", "utf8"):
+        data = data.decode(form.encoding).encode()
+    data = data.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
+    if not data:
+        return Rows(None if schema is None else schema.empty_table(), [])
+    lines = data.count(b"\n") + 1 - int(form.kind == "csv" and form.header)
+    try:
+        table = _csv(data, form, schema) if form.kind == "csv" else _json(data, schema)
+        # Else lines are empty, or an end of line is within a row.
+        if data[0] not in b"\r\n" and (form.multiline or len(table) == lines):
+            return Rows(table, [])
+    except (pa.ArrowException, ValueError):
+        if form.multiline and form.kind == "json":
+            raise
+    each = _csv_lines if form.kind == "csv" else _json_lines
+    rows, bad = each(data, form, schema)
+    bad.sort(key=lambda one: one.line)
+    name = Path(file).name
+    unreadable = [Unreadable(NOT_DECODED, f"{name}, line {one.line}: the line {one.why}", one.text) for one in bad]
+    return Rows(rows, unreadable)
+
+
+def _whole(files: Sequence[str], form: Form, schema: pa.Schema | None) -> pa.Table:
+    try:
+        table = ds.dataset(list(files), format=form.kind, schema=schema).to_table()
+    except pa.ArrowInvalid:
+        if schema is None or (naive := _without_zones(schema)) == schema:
+            raise
+        table = ds.dataset(list(files), format=form.kind, schema=naive).to_table().cast(schema)
+    table.validate(full=True)  # text is UTF-8
+    return table
+
+
+class _Bad(NamedTuple):
+    """A line that is no row, its number, and why."""
+
+    line: int
+    text: str
+    why: str
+
+
+class _Line(NamedTuple):
+    """A row of CSV as it stands in a file: the number of its first line, its bytes, and its fields."""
+
+    number: int
+    data: bytes
+    fields: list[str]
+
+
+# --- CSV ------------------------------------------------------------------------------------------------------------
+
+
+def _csv(data: bytes, form: Form, schema: pa.Schema | None) -> pa.Table:
+    try:
+        return _typed_csv(data, form, schema)
+    except pa.ArrowInvalid:
+        # Arrow takes texts without a zone for no time with one, where Spark takes them for UTC.
+        if schema is None or (naive := _without_zones(schema)) == schema:
+            raise
+        return _typed_csv(data, form, naive).cast(schema)
+
+
+def _typed_csv(data: bytes, form: Form, schema: pa.Schema | None) -> pa.Table:
+    return _without_empty(pv.read_csv(BytesIO(data), form.reading, form.parsing, form.converting(schema)))
+
+
+def _without_empty(table: pa.Table) -> pa.Table:
+    columns = [
+        pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column) if is_text(column.type) else column
+        for column in table.columns
+    ]
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def _without_zones(schema: pa.Schema) -> pa.Schema:
+    kinds = [pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind for kind in schema.types]
+    return pa.schema([field.with_type(kind) for field, kind in zip(schema, kinds, strict=True)])
+
+
+def _csv_lines(data: bytes, form: Form, schema: pa.Schema | None) -> tuple[pa.Table | None, list[_Bad]]:
+    lines = list(_taken_apart(data, form))
+    first = lines.pop(0) if form.header else None
+    names = form.names or (tuple(first.fields) if first is not None else ())
+    bad: list[_Bad] = []
+    good: list[_Line] = []
+    for line in lines:
+        why = _why_not(line, len(names))
+        if why is None:
+            good.append(line)
+        else:
+            bad.append(_bad(line.number, line.data, why))
+    plain, each = replace(form, names=names, header=False), [line.data for line in good]
+
+    def read(some: Sequence[bytes]) -> pa.Table:
+        return _csv(b"\n".join(some), plain, schema)
+
+    if schema is None:
+        if not good:
+            return None, bad
+        schema = read(each).schema
+    reasons: dict[int, str] = {}
+    rows = fitting(each, schema, read, reasons)
+    return _without(rows, reasons), [*bad, *(_bad(good[i].number, each[i], why) for i, why in reasons.items())]
+
+
+def _taken_apart(data: bytes, form: Form) -> Iterator[_Line]:
+    """The rows of CSV, each one line, or as many as its quoted fields go over where a form allows that."""
+    held: list[bytes] = []
+
+    def given() -> Iterator[str]:
+        for line in data.splitlines(keepends=True):
+            held.append(line)
+            yield line.decode("utf-8", "surrogateescape")
+
+    lines, number = given(), 1
+    for some in [lines] if form.multiline else ([line] for line in lines):
+        for fields in _fields(csv.reader(some, **form.dialect)):
+            text = b"".join(held).rstrip(b"\r\n")
+            if text.strip():
+                yield _Line(number, text, fields)
+            number += len(held)
+            held.clear()
+
+
+def _fields(reader: Iterator[list[str]]) -> Iterator[list[str]]:
+    """What a reader of CSV finds; nothing where it finds a field too long."""
+    while True:
+        try:
+            yield next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            yield []
+
+
+def _why_not(line: _Line, names: int) -> str | None:
+    found = len(line.fields)
+    if not _is_utf8(line.data):
+        return _NOT_UTF8
+    return None if found == names else f"has {found} field{'s' * (found != 1)}, and there are {names} columns"
+
+
+# --- JSON -----------------------------------------------------------------------------------------------------------
+
+
+# --- JSON -----------------------------------------------------------------------------------------------------------
+
+
+def _json(data: bytes, schema: pa.Schema | None) -> pa.Table:
+    if _NULL.search(data) or data.lstrip().startswith(b"null"):
+        raise pa.ArrowInvalid("A line is null, with which Arrow may crash.")
+    if schema is None:
+        table = pj.read_json(BytesIO(data), pj.ReadOptions(block_size=_BLOCK))
+    else:
+        table = read_json(data, schema, block=_BLOCK, threads=True)
+    table.validate(full=True)  # text is UTF-8
+    return table
+
+
+def _json_lines(data: bytes, _form: Form, schema: pa.Schema | None) -> tuple[pa.Table | None, list[_Bad]]:
+    lines = [(i, line) for i, line in enumerate(data.splitlines(), 1) if line.strip()]
+    bad: list[_Bad] = []
+    good: list[tuple[int, bytes]] = []
+    for i, line in lines:
+        if _is_utf8(line):
+            good.append((i, line))
+        else:
+            bad.append(_bad(i, line, _NOT_UTF8))
+    each = [line for _, line in good]
+    if schema is None:
+        objects = [line for line in each if _is_object(line)]
+        if not objects:
+            return None, [*bad, *(_bad(i, line, "is no JSON object") for i, line in good)]
+        schema = _json(b"\n".join(objects), None).schema
+    rows, reasons = read_each(each, schema, as_text=True)
+    return _without(rows, reasons), [*bad, *(_bad(*good[i], why) for i, why in reasons.items())]
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+# --- Both -----------------------------------------------------------------------------------------------------------
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _bad(number: int, line: bytes, why: str) -> _Bad:
+    return _Bad(number, line.decode(errors="replace"), why)
+
+
+def _without(rows: pa.Table, which: Collection[int]) -> pa.Table:
+    """Rows but for some, by their numbers."""
+    stays = np.ones(len(rows), bool)
+    stays[list(which)] = False
+    return rows.filter(pa.array(stays))

@@ -1,0 +1,102 @@
+"""Files of CSV and JSON as Spark reads them: lines that are no rows are kept, as messages that cannot be decoded."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any, cast
+
+from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
+from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
+
+from appulse.engines.spark.inputs import quoted
+from appulse.model.defects import UNDECODED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["known_schema", "rows_of_lines"]
+
+_CORRUPT = "columnNameOfCorruptRecord"
+_BYTES = "ISO-8859-1"  # a character for each byte, of which bytes can be made again
+_STRANGE = "the line is not as the schema says"
+_NOT_UTF8 = "the line is not UTF-8; options = { encoding = ... } names another encoding"
+
+
+def known_schema(reader: Any, kind: str, options: Mapping[str, Any], path: str) -> T.StructType:
+    """The columns of the files that are there, as Spark infers them."""
+    if kind == "json":
+        options = {_CORRUPT: UNDECODED, **options}
+    found = reader.format(kind).options(**options).load(path).schema
+    return T.StructType([field for field in found if field.name != UNDECODED])
+
+
+def rows_of_lines(
+    reader: Any, kind: str, options: Mapping[str, Any], schema: str | T.StructType, path: str
+) -> DataFrame:
+    """The rows of files, and the column `UNDECODED`: null, or the line where it is none; its columns are null then."""
+    columns = schema if isinstance(schema, T.StructType) else cast("T.StructType", T.StructType.fromDDL(schema))
+    given = {name.lower() for name in options}
+    if given & {"mode", _CORRUPT.lower()}:  # what is to become of such lines is known
+        return cast("DataFrame", reader.format(kind).options(**options).schema(columns).load(path))
+    asked = T.StructType([*columns.fields, T.StructField(UNDECODED, T.StringType())])
+    encoded = bool(given & {"encoding", "charset"})
+    if kind == "json" and not encoded and "multiline" not in given:
+        return _json(reader.format("text").options(**options).load(path), options, asked)
+    as_bytes = {"encoding": _BYTES} if kind == "csv" and not encoded else {}
+    frame = reader.format(kind).options(**options, **as_bytes, **{_CORRUPT: UNDECODED}).schema(asked).load(path)
+    return _read(frame, columns, _separator(options)) if as_bytes else _plain(frame, columns)
+
+
+def _json(lines: DataFrame, options: Mapping[str, Any], asked: T.StructType) -> DataFrame:
+    """JSON of lines of text, of which the bytes are still there."""
+    row = F.from_json("value", asked, {_CORRUPT: UNDECODED, **{name: _text(value) for name, value in options.items()}})
+    found = lines.where("trim(value) != ''").select("value", row.alias("row"), F.col("_metadata.file_name"))
+    fits, valid = F.col("row").isNotNull() & F.col(f"row.{UNDECODED}").isNull(), F.expr("is_valid_utf8(value)")
+    values = {field.name: F.col("row")[field.name] for field in asked.fields[:-1]}
+    return _with_lines(found, values, F.expr("make_valid_utf8(value)"), fits, valid)
+
+
+def _read(frame: DataFrame, columns: T.StructType, separator: str) -> DataFrame:
+    """CSV of which each character is a byte."""
+    texts = {field.name for field in columns if isinstance(field.dataType, T.StringType)}
+    values = {name: _as_text(quoted(name)) if name in texts else quoted(name) for name in columns.names}
+    line = _as_text(F.col(UNDECODED))
+    checked = [*[values[name] for name in sorted(texts)], line]
+    valid = reduce(and_, [one.isNull() | F.is_valid_utf8(one) for one in checked])
+    written = F.to_csv(
+        F.struct(*[F.make_valid_utf8(v).alias(n) if n in texts else v.alias(n) for n, v in values.items()]),
+        {"sep": separator, "escape": '"'},
+    )
+    payload = F.coalesce(F.make_valid_utf8(line), written)
+    return _with_lines(frame.select("*", "_metadata.file_name"), values, payload, F.col(UNDECODED).isNull(), valid)
+
+
+def _plain(frame: DataFrame, columns: T.StructType) -> DataFrame:
+    values = {name: quoted(name) for name in columns.names}
+    line = F.col(UNDECODED)
+    found = frame.select("*", "_metadata.file_name")
+    return _with_lines(found, values, line, line.isNull(), F.lit(True))  # noqa: FBT003 - a column
+
+
+def _with_lines(frame: DataFrame, values: Mapping[str, Column], line: Column, fits: Column, valid: Column) -> DataFrame:
+    """The values of lines that are rows, and the other lines with their files and what is wrong."""
+    detail = F.concat_ws(": ", F.col("file_name"), F.when(valid, F.lit(_STRANGE)).otherwise(F.lit(_NOT_UTF8)))
+    good = fits & valid
+    message = F.when(~good, F.struct(detail.alias("detail"), line.alias("payload")))
+    return frame.select(*[F.when(good, value).alias(name) for name, value in values.items()], message.alias(UNDECODED))
+
+
+def _as_text(column: Column) -> Column:
+    return F.encode(column, _BYTES).cast("string")
+
+
+def _separator(options: Mapping[str, Any]) -> str:
+    given = {name.lower(): str(value) for name, value in options.items()}
+    return given.get("sep", given.get("delimiter", ","))
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
