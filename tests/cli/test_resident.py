@@ -19,8 +19,9 @@ from typer.testing import CliRunner
 import appulse as ap
 from appulse import jobs
 from appulse.cli import app, here
+from appulse.connect import sinks
 from appulse.jobs.by_hand import by_hand
-from appulse.jobs.resident import Resident, Step
+from appulse.jobs.resident import Resident, Step, Summary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -235,3 +236,55 @@ def _until(holds: Any, seconds: float = 10.0) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_a_write_is_reported_once_its_files_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third one fails, as where a disk is full."""
+    job = write_job(tmp_path, "match_queries", IN_FILES, 'engine = "local"\ncheckpoint = "state"\n')
+    seen: list[tuple[int, int]] = []
+    write = sinks.FolderSink.write
+
+    def full(self: sinks.FolderSink, number: int, given: pa.Table) -> None:
+        if number == 2:
+            raise ap.StorageError("no space left")
+        time.sleep(0.05)
+        write(self, number, given)
+
+    def noted(done: Summary) -> None:
+        seen.append((done.number, len(list((tmp_path / "out").glob("*.parquet")))))
+
+    monkeypatch.setattr(sinks.FolderSink, "write", full)
+    with pytest.raises(ap.StorageError, match="no space left"):
+        Resident(job, on_write=noted, commit_every=0.0).run(once=True)
+    assert seen == [(0, 1), (1, 2)]
+    monkeypatch.undo()
+    Resident(job, on_write=noted).run(drain=True)
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    Resident(write_job(whole, "match_queries", IN_FILES)).run(drain=True)
+    assert written(tmp_path / "out") == written(whole / "out")
+
+
+@pytest.mark.parametrize("folder", ["out", "bad"])
+@pytest.mark.parametrize("problem", ["a file", "a file above", "read-only"])
+def test_a_sink_that_cannot_be_written_is_found_before_a_row_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, problem: str
+) -> None:
+    job = write_job(tmp_path, "match_queries", IN_FILES, 'engine = "local"\ncheckpoint = "state"\n')
+    if problem == "read-only":
+        (tmp_path / folder).mkdir()
+        known = os.access
+        monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path / folder and known(path, mode))
+    elif problem == "a file":
+        (tmp_path / folder).write_text("")
+    else:
+        (tmp_path / "above").write_text("")
+        job.file.write_text(job.file.read_text().replace(f'"{folder}"', f'"above/{folder}"'))
+        job = jobs.load(job.file)
+    steps: list[Step] = []
+    summaries: list[Summary] = []
+    wanted = "may not write to" if problem == "read-only" else "is a file, not a folder"
+    with pytest.raises(ap.StorageError, match=rf"The sink .*{folder} cannot be written: .*{wanted}"):
+        Resident(job, on_step=steps.append, on_write=summaries.append).run(once=True)
+    assert (steps, summaries) == ([], [])
+    assert not list((tmp_path / "state" / "log").iterdir())

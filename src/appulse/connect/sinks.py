@@ -31,7 +31,10 @@ class Sink(Protocol):
     """
 
     def begin(self, number: int) -> None:
-        """Writes from ``number`` on follow. Raises `CheckpointError` where the sink has some of them already."""
+        """Writes from ``number`` on follow.
+
+        Raises `CheckpointError` where the sink has some of them already, `StorageError` where it takes none.
+        """
         ...
 
     def write(self, number: int, rows: pa.Table) -> None:
@@ -52,7 +55,8 @@ class FolderSink:
         self._header = str((options or {}).get("header", "")).lower() == "true"
 
     def begin(self, number: int) -> None:
-        """Raise where there are files of this number or later ones: they are of a newer checkpoint."""
+        """Raise where nothing can be written, or files of this number or later are there, of a newer checkpoint."""
+        self._check_place()
         self._check_compacted(number)
         names = [file.name for file in self._folder.glob(f"batch-{self._run}-*")]
         later = sorted(name for name in names if self._number(name) >= number)
@@ -80,6 +84,19 @@ class FolderSink:
             put_in_place(hidden, self._folder / name)
         except (OSError, pa.ArrowException) as error:
             raise StorageError(f"The sink {self._folder} cannot be written: {error}") from error
+
+    def _check_place(self) -> None:
+        """Raise where the folder cannot be written, or made: it is made with the first file."""
+        try:
+            place = next(one for one in (self._folder, *self._folder.absolute().parents) if one.exists())
+        except OSError as error:
+            raise StorageError(f"The sink {self._folder} cannot be written: {error}") from error
+        if not place.is_dir():
+            raise StorageError(f"The sink {self._folder} cannot be written: {place} is a file, not a folder.")
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise StorageError(
+                f"The sink {self._folder} cannot be written: this process may not write to {place}, or it is read-only."
+            )
 
     def _check_compacted(self, number: int) -> None:
         """Raise where a merged file has what is to be written again, as after a checkpoint was restored from a copy."""

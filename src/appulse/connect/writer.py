@@ -13,7 +13,7 @@ from appulse.connect.checkpoint import Record, table_blob, table_of
 from appulse.connect.source import Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from appulse.connect.checkpoint import CheckpointFolder
     from appulse.connect.sinks import Sink
@@ -41,6 +41,7 @@ class Epoch:
 
     For a checkpoint there are the rows of each step, how far the streams had come ``before``, the ``offsets`` behind
     them, all that is held after them, if it is to be saved, and before which number the log is not needed any more.
+    ``written`` is called, in the thread that writes, once all is on disk.
     """
 
     keeps: bool = False
@@ -51,6 +52,7 @@ class Epoch:
     meaning: str = ""
     state: Record | None = None
     needless: int | None = None
+    written: Callable[[], object] | None = None
     answers: list[pa.Table] = field(default_factory=list)
     rejects: list[pa.Table] = field(default_factory=list)
     rows: int = 0
@@ -105,12 +107,11 @@ class Writer:
         """The number of the next epoch."""
         return self._number
 
-    def put(self, epoch: Epoch) -> int:
-        """Give an epoch to be written; its number."""
+    def put(self, epoch: Epoch) -> None:
+        """Give an epoch to be written."""
         self._check()
         number, self._number = self._number, self._number + 1
         self._queue.put((number, epoch))
-        return number
 
     def close(self) -> None:
         """Wait until all is written; raises what went wrong."""
@@ -146,6 +147,8 @@ class Writer:
         elif self._log is not None and epoch.needless is not None:
             self._log.forget(epoch.needless)
         self.safe = epoch.offsets or self.safe
+        if epoch.written is not None:
+            epoch.written()
 
     def write_rows(self, number: int, epoch: Epoch) -> None:
         """Write the answers and rejects of an epoch."""

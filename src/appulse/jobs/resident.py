@@ -6,6 +6,7 @@ import time
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -61,8 +62,9 @@ class Summary:
 
 @dataclass
 class Resident:
-    """A job in this process. ``on_step`` gets each `Step` as it happens, ``on_write`` a `Summary` of each write.
+    """A job in this process. ``on_step`` gets each `Step` as it happens, ``on_write`` a `Summary` of what was written.
 
+    ``on_write`` is called in another thread, once the files are there; all such calls have ended when `run` returns.
     With a ``checkpoint``, by default the job's, it goes on where the last one ended, also after a crash.
     """
 
@@ -219,9 +221,9 @@ class Resident:
         epoch.offsets = dict(self._offsets)
         if saver is not None:
             saver.finish(epoch, writer.next, writer.logged)
-        number = writer.put(epoch)
-        for source in self.sources:
-            source.settle(writer.safe)
         if self.on_write is not None:
             counts = epoch.rows, epoch.answer_rows, epoch.rejected_rows
-            self.on_write(Summary(number, *counts, seconds, self.call.state()))
+            epoch.written = partial(self.on_write, Summary(writer.next, *counts, seconds, self.call.state()))
+        writer.put(epoch)
+        for source in self.sources:
+            source.settle(writer.safe)
