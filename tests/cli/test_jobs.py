@@ -17,6 +17,7 @@ import pytest
 import appulse as ap
 from appulse import jobs
 from appulse.errors import JobError
+from appulse.jobs.planning import plan_job
 from appulse.jobs.resident import Resident
 
 if TYPE_CHECKING:
@@ -573,3 +574,19 @@ def test_a_source_may_say_which_rows_are_withdrawn() -> None:
     table = {"format": "parquet", "path": "in", "key": "k", "time": "t", "value": "x"}
     assert SourceTable.model_validate(table | {"change": "op"}).stream(None, "a").change == "op"
     assert SourceTable.model_validate(table).stream(None, "a").change is None
+
+
+def test_files_in_parts_have_the_names_of_folders_as_columns_on_spark(job: Path, spark: SparkSession) -> None:
+    folder = job.parent / "near"
+    for i, file in enumerate(sorted(folder.iterdir())):
+        part = folder / f"region={'ns'[i % 2]}"
+        part.mkdir(exist_ok=True)
+        file.rename(part / file.name)
+    job.write_text(job.read_text().replace('path = "near"', 'path = "near"\ncarry = ["region"]'))
+    assert (jobs.validate(job), jobs.load(job).missing()) == ([], [])
+    answers = jobs.build(jobs.load(job), spark, streaming=False).toPandas()
+    assert set(answers["left_region"]) == {"n", "s"}
+    assert plan_job(jobs.load(job)).sample_rows > 0
+    job.write_text('engine = "local"\n' + job.read_text())
+    with pytest.raises(JobError, match="near has files in parts, as in day=1/"):
+        jobs.load(job)

@@ -12,7 +12,7 @@ from appulse.connect.files import Form, rows_of
 from appulse.engines.options import Options
 from appulse.errors import JobError
 from appulse.jobs.fields import options_of
-from appulse.jobs.files import files_at
+from appulse.jobs.files import are_parted, files_at
 from appulse.jobs.sources import NAMELESS, DataTable
 from appulse.model.ddl import columns_of
 
@@ -91,7 +91,8 @@ def dataset_of(job: Job, data: DataTable, where: str) -> ds.Dataset:
     if not files:
         raise JobError(f"{where}.path: there are no files at {place} on this machine.")
     try:
-        return ds.dataset([str(file) for file in files], format=form_of(data).arrow)
+        parts = {"partitioning": "hive", "partition_base_dir": place} if are_parted(place, files) else {}
+        return ds.dataset([str(file) for file in files], format=form_of(data).arrow, **parts)
     except (OSError, pa.ArrowException) as error:
         raise JobError(f"{where}.path: {place} cannot be read as {data.format}: {error}") from error
 

@@ -202,7 +202,7 @@ def _schemas(job: Job) -> tuple[dict[str, pa.Schema], list[Problem]]:
     known, unreadable = {}, []
     for where, data in job.table.data.items():
         files = files_at(job.place(data.path))
-        if data.format != "parquet" or not files or _has_more(data):
+        if data.format != "parquet" or not files or _has_more(data) or _in_parts(job.place(data.path)):
             continue
         try:
             known[where] = pq.read_schema(files[0])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from appulse.connect.sinks import FORMATS
 from appulse.jobs.alerts import WebhookTable
+from appulse.jobs.files import are_parted, files_at
 from appulse.jobs.problems import Problem
 from appulse.jobs.sinks import FilesSink
 from appulse.jobs.sources import MqttTable, ReplayTable, SourceTable
@@ -33,6 +34,8 @@ def _found(job: Job) -> Iterator[tuple[str, str]]:
         where = f"sources.{name}"
         if isinstance(source, SourceTable) and source.format in _READ:
             yield from _elsewhere(job, where, source.path)
+            if are_parted(place := job.place(source.path), files_at(place)):
+                yield f"{where}.path", f"{place} has files in parts, as in day=1/, whose names are columns."
         elif not isinstance(source, MqttTable | ReplayTable):
             yield f"{where}.format", f"a source of format {source.format} is not built in process."
     sinks: dict[str, Any] = {"sink": job.table.sink, "rejects": job.table.rejects}

@@ -19,6 +19,8 @@ from appulse.jobs.sources import DataTable, ReplayTable
 from appulse.model.times import to_micros
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from appulse.jobs.job import Job
@@ -111,13 +113,13 @@ class _Files:
             for part in self._parts[name]:
                 if part.first >= end or part.last < begin:
                     continue
-                for batch in part.fragment.to_batches():
+                for batch in part.batches():
                     micros = _micros(batch.column(stream.time), stream)
                     inside = pa.array((micros >= begin) & (micros < end))
                     rows = pa.Table.from_batches([batch.filter(inside)])
                     parts.append(some_of(rows, *keep[name]) if name in keep else rows)
-            schema = self._parts[name][0].fragment.physical_schema
-            whole = pa.concat_tables(parts, promote_options="permissive") if parts else schema.empty_table()
+            none = next(iter(self._parts[name][0].batches())).slice(0, 0)
+            whole = pa.concat_tables(parts or [pa.Table.from_batches([none])], promote_options="permissive")
             found[name] = in_order(whole, stream)[0]
         return found
 
@@ -126,7 +128,15 @@ class _Part:
     """A file, and the times in it that are known."""
 
     def __init__(self, fragment: Any, first: int, last: int) -> None:
-        self.fragment, self.first, self.last = fragment, first, last
+        self._fragment, self.first, self.last = fragment, first, last
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Its rows, with what the names of its folders say."""
+        named = ds.get_partition_keys(self._fragment.partition_expression)
+        for batch in self._fragment.to_batches():
+            for name, value in named.items():
+                batch = batch.append_column(name, pa.repeat(value, len(batch)))  # noqa: PLW2901 - with one more
+            yield batch
 
 
 def _dataset(job: Job, name: str, sample: Path | None) -> ds.Dataset:
