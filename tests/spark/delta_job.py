@@ -29,6 +29,7 @@ def main() -> None:
         **FEW_ROWS,
         "spark.jars": ",".join(map(str, jars(DELTA))),
         "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
     spark = ap.session(2, **settings)
     spark.conf.set("spark.databricks.delta.properties.defaults.enableChangeDataFeed", "true")
@@ -45,7 +46,7 @@ def main() -> None:
         seen = spark.readStream.format("delta").option("maxFilesPerTrigger", 1).load(sights)
         others = ap.Stream(seen, key="id", time="at", value=VALUE, lateness="1 hour")
         found = ap.similarity_join(fixed, others, **ASKED, emit="changes")
-        sinks = [("delta", {"path": path}) for path in (pairs, str(folder / "rejects"))]
+        sinks = ("delta", {"path": pairs, "partitionBy": "left_stream"}), ("delta", {"table": "rejects"})
         ap.start(found, *sinks, checkpoint=str(folder / "checkpoint"), **settings).awaitTermination()
 
     append(fixes, 0)
@@ -61,8 +62,9 @@ def main() -> None:
     versions = [json.loads(row) for row in spark.read.text(f"{pairs}/_delta_log/*.json").toPandas()["value"]]
     transactions = [(one["txn"]["appId"], one["txn"]["version"]) for one in versions if "txn" in one]
     (folder / "transactions.json").write_text(json.dumps(transactions))
-    for name in ("fixes", "sights", "pairs", "rejects"):
+    for name in ("fixes", "sights", "pairs"):
         spark.read.format("delta").load(str(folder / name)).toPandas().to_parquet(folder / f"{name}.parquet")
+    spark.table("rejects").toPandas().to_parquet(folder / "rejects.parquet")
 
 
 if __name__ == "__main__":

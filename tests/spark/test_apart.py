@@ -8,6 +8,7 @@ import pytest
 
 import appulse as ap
 from appulse.engines.spark.plans import folders_read
+from appulse.engines.spark.sinks import sink_of
 from appulse.engines.spark.start import Outputs, _check_apart
 
 if TYPE_CHECKING:
@@ -66,7 +67,35 @@ def test_a_sink_where_the_query_reads_is_refused(spark: SparkSession, folder: Pa
         ap.start(joined(other, spark.read.parquet(f"{mine}/*.parquet")), ("orc", {"path": mine}), checkpoint=checkpoint)
     with pytest.raises(ap.BadArgument, match=SAID):
         ap.start(result, ("delta", {"path": f"file:{mine}"}), checkpoint=checkpoint)
+    spark.catalog.createTable("read_here", mine, "parquet")
+    try:
+        with pytest.raises(ap.BadArgument, match=SAID):
+            ap.start(result, ("delta", {"table": "default.read_here"}), checkpoint=checkpoint)
+    finally:
+        spark.sql("DROP TABLE read_here")
     assert not (folder / "checkpoint").exists()
+
+
+def test_options_that_would_be_passed_over_are_refused(spark: SparkSession, folder: Path) -> None:
+    """Before there is a checkpoint."""
+    rows = spark.readStream.schema(COLUMNS).parquet(str(folder / "read"))
+    result, path = joined(rows, rows), f"{folder}/out"
+    for sink, problem in (
+        (("delta", {}), r"sink=\('delta', ...\) has no path and no table. Give one: .*'lake/pairs'.*'db.pairs'"),
+        (("Delta", {"path": path, "TABLE": "pairs"}), r"has both a path and a table"),
+        (("delta", {"path": path, "mode": "overwrite"}), r"has mode='overwrite': the batches .* are appended"),
+        (("delta", {"path": path, "partitionBy": 3}), r"has partitionBy=3: give the name of a column"),
+        (("parquet", {"path": path, "MODE": "ignore"}), r"has mode='ignore'"),
+        (("parquet", {"path": path, "partitionBy": "x"}), r"'partitionBy', which only 'delta' takes. Write to a Delta"),
+        (("iceberg", {"table": "t", "partitionBy": "x"}), r"which only 'delta' takes. Make the table before"),
+    ):
+        with pytest.raises(ap.BadArgument, match=problem):
+            ap.start(result, sink, checkpoint=f"{folder}/checkpoint")
+    with pytest.raises(ap.BadArgument, match=r"rejects=\('delta', ...\) has no path"):
+        ap.start(result, ("noop", {}), ("delta", {}), checkpoint=f"{folder}/checkpoint")
+    assert not (folder / "checkpoint").exists()
+    sink_of(("json", {"path": path, "mode": "Append"}), "sink", "q").write(spark.range(3), 0, lambda: True, lambda: 3)
+    assert spark.read.json(path).count() == 3
 
 
 def test_a_folder_that_is_not_read_is_fine(spark: SparkSession, folder: Path) -> None:

@@ -41,6 +41,8 @@ def test_corrections_of_a_table_reach_the_pairs(tmp_path: Path) -> None:
     assert set(held[held != 0].index) == set(zip(expected["left_key"], expected["right_key"], strict=True))
     assert set(held) == {0, 1}
     assert len(rejects) == 0
+    assert [path.name for path in (tmp_path / "pairs").glob("left_stream=*")] == ["left_stream=left"]
+    assert len(list((tmp_path / "warehouse" / "rejects").glob("*.parquet"))) > 0
     transactions = json.loads((tmp_path / "transactions.json").read_text())
     assert len(transactions) == len(set(map(tuple, transactions))) == 2
     assert len({one for one, _ in transactions}) == 1

@@ -124,6 +124,16 @@ def folders_read(frame: DataFrame) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def table_place(frame: DataFrame, sink: tuple[str, Mapping[str, Any]]) -> str | None:
+    """The folder of the Delta table that a sink names in a catalog, if it is there; a server of Connect alone knows."""
+    kind, options = sink
+    table = next((str(value) for name, value in options.items() if name.lower() == "table"), None)
+    catalog: Any = frame.sparkSession.catalog
+    if kind.lower() != "delta" or table is None or is_connect(frame) or not catalog.tableExists(table):
+        return None
+    return next(iter(folders_read(frame.sparkSession.table(table))), None)
+
+
 def _places(leaf: Any, spark: Any) -> list[str]:
     """What a leaf of a plan reads."""
     from py4j.java_gateway import is_instance_of

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 from pyspark.sql import types as T  # noqa: N812
 
+from appulse.engines.spark.delta import DeltaSink
 from appulse.engines.spark.file_sink import FileSink
 from appulse.engines.spark.iceberg import IcebergSink
 from appulse.engines.spark.messages import TIMES, encoded
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 Wanted = Callable[[], bool]
 Rows = Callable[[], int]
 _FILES = frozenset({"parquet", "orc", "json", "csv", "text", "avro"})
+_APPENDED = _FILES | {"delta", "iceberg"}
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,7 @@ def sink_of(sink: Any, role: str, query: str, *, remote: bool = False) -> Sink:
     """
     if callable(sink):
         return _asking(sink)
-    if not (
-        isinstance(sink, tuple | list) and len(sink) == 2 and isinstance(sink[0], str) and isinstance(sink[1], dict)
-    ):
-        raise BadArgument(
-            f"{role}={sink!r}: give a ('format', {{options}}) pair such as ('parquet', {{'path': 'out/pairs'}}), "
-            "or a function of (batch frame, batch id)."
-        )
-    kind, options = sink[0].lower(), dict(sink[1])
+    kind, options = _given(sink, role)
     if kind in _FILES:
         path = _taken(options, "path", f"{role}={sink!r}", f"({kind!r}, {{'path': 'out/pairs'}})")
         return Sink(FileSink(kind, _with_times(kind, options), path, query).write, once=True)
@@ -71,7 +66,7 @@ def sink_of(sink: Any, role: str, query: str, *, remote: bool = False) -> Sink:
             options["driver"] = driver
         return _asking(lambda frame, number: replace_rows(frame, options, query, number))
     if kind == "delta":
-        return _asking(lambda frame, number: _delta(frame, {"txnAppId": f"appulse-{role}-{query}", **options}, number))
+        return _asking(DeltaSink(options, role, query).write)
     if kind == "iceberg":
         table = _taken(options, "table", f"{role}={sink!r}", "('iceberg', {'table': 'lake.db.pairs'})")
         return _asking(IcebergSink(table, options, f"{role}-{query}").write)
@@ -91,6 +86,37 @@ def _with_times(kind: str, options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in TIMES.items() if name.lower() not in given} | options
 
 
+def _given(sink: Any, role: str) -> tuple[str, dict[str, Any]]:
+    """The format and the options of a sink, without options that are methods of Spark's writer.
+
+    Spark would pass over these in silence.
+    """
+    if not (
+        isinstance(sink, tuple | list) and len(sink) == 2 and isinstance(sink[0], str) and isinstance(sink[1], dict)
+    ):
+        raise BadArgument(
+            f"{role}={sink!r}: give a ('format', {{options}}) pair such as ('parquet', {{'path': 'out/pairs'}}), "
+            "or a function of (batch frame, batch id)."
+        )
+    kind, options = sink[0].lower(), dict(sink[1])
+    if kind not in _APPENDED:
+        return kind, options
+    named = {name.lower(): name for name in options}
+    mode = str(options.pop(named.get("mode", ""), "append"))
+    if mode.lower() != "append":
+        raise BadArgument(
+            f"{role}=({kind!r}, ...) has mode={mode!r}: the batches of a query are appended, each once. Leave mode "
+            "out. To begin anew, name an empty folder or a new table, and a new checkpoint."
+        )
+    if "partitionby" in named and kind != "delta":
+        instead = "Make the table before, with its partitions" if kind == "iceberg" else "Write to a Delta table"
+        raise BadArgument(
+            f"{role}=({kind!r}, ...) has {named['partitionby']!r}, which only 'delta' takes. {instead}, or leave it "
+            "out."
+        )
+    return kind, options
+
+
 def _taken(options: dict[str, Any], name: str, given: str, example: str) -> str:
     if (value := options.pop(name, None)) is None:
         raise BadArgument(f"{given} has no {name!r}. Give one: {example}.")
@@ -99,11 +125,6 @@ def _taken(options: dict[str, Any], name: str, given: str, example: str) -> str:
 
 def _asking(write: Callable[[DataFrame, int], object]) -> Sink:
     return Sink(lambda frame, number, wanted, _: write(frame, number) if wanted() else None)
-
-
-def _delta(frame: DataFrame, options: dict[str, Any], number: int) -> None:
-    """Delta keeps the last batch of each writer, and skips what it has."""
-    frame.write.format("delta").options(**options, txnVersion=str(number)).mode("append").save()
 
 
 def _with_id(frame: DataFrame, kind: str, number: int) -> DataFrame:

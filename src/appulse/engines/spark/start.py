@@ -17,7 +17,7 @@ from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.failures import Query, spark_errors, writing
 from appulse.engines.spark.files import default_store
 from appulse.engines.spark.lock import CheckpointLock
-from appulse.engines.spark.plans import folders_read, refuse_connect, rows_read_now, topics_read
+from appulse.engines.spark.plans import folders_read, refuse_connect, rows_read_now, table_place, topics_read
 from appulse.engines.spark.results import SparkResult, own_result
 from appulse.engines.spark.settings import on_connect
 from appulse.engines.spark.sinks import sink_of
@@ -68,8 +68,11 @@ def start(
     if drain and trigger not in (None, {"availableNow": True}):
         raise BadArgument(f"drain=True takes what is available now and ends; it goes with no trigger, not {trigger!r}.")
     _check_chain(known, outputs.rejects, partitions)
-    _check_apart(outputs, checkpoint, known.rows)
     remote = on_connect(result.sparkSession)
+    for role, one in (("sink", outputs.sink), ("rejects", outputs.rejects)):
+        if one is not None or role == "sink":
+            sink_of(one, role, "", remote=remote)  # refused before there is a checkpoint
+    _check_apart(outputs, checkpoint, known.rows)
     with writing(f"the checkpoint {checkpoint}"):
         place = Checkpoint(result.sparkSession, checkpoint)
         lock = CheckpointLock(place.folder, wait=PATIENCE if remote else 0)
@@ -162,7 +165,9 @@ def _check_apart(outputs: Outputs, checkpoint: str, rows: DataFrame) -> None:
     """Raise `BadArgument` where the sink, the rejects and the checkpoint, or topics of the query, are not apart."""
     given = {"sink": outputs.sink, "rejects": outputs.rejects}
     options = {name: one[1] for name, one in given.items() if _has_options(one)}
-    written = {name: str(one["path"]) for name, one in options.items() if "path" in one}
+    written = {name: str(value) for name, one in options.items() for key, value in one.items() if key.lower() == "path"}
+    tables = {name: table_place(rows, one) for name, one in given.items() if _has_options(one)}
+    written |= {name: place for name, place in tables.items() if place is not None}
     found = clashes(written, {"checkpoint": checkpoint})
     if written:
         store = default_store(rows.sparkSession)
