@@ -129,9 +129,10 @@ def changing(draw: st.DrawFn) -> Changing:
     batches = [tuple(row for row, i in zip(case.rows, at, strict=True) if i == batch) for batch in range(count)]
     until, tag = st.sampled_from((None, 8.0, 17.5, 30.0)), st.sampled_from((None, None, "u", "v"))
     change = st.builds(Change, st.sampled_from(NAMES), st.integers(-1, len(case.shapes) - 1), until, tag)
-    # One change of a name a batch: what comes and goes within one has never been.
-    some = st.lists(change, max_size=3, unique_by=lambda one: one.name).map(tuple)
-    begin = tuple(Change(name, draw(st.integers(0, len(case.shapes) - 1)), draw(until), draw(tag)) for name in NAMES)
+    some = st.lists(change, max_size=4).map(tuple)
+    # Each name at least once, and of those that repeat the last stands.
+    names = [*draw(st.lists(st.sampled_from(NAMES), max_size=3)), *draw(st.permutations(NAMES))]
+    begin = tuple(Change(name, draw(st.integers(0, len(case.shapes) - 1)), draw(until), draw(tag)) for name in names)
     return Changing(case, tuple(batches), (begin, *(draw(some) for _ in range(count - 1))))
 
 

@@ -90,6 +90,15 @@ def test_fences_have_outlines_in_degrees_and_radii_in_metres() -> None:
     assert max(xs) - min(xs) == pytest.approx(2 * 2000 / 111_195, rel=0.01)  # degrees of longitude are half as long
 
 
+def test_the_last_of_fences_with_one_name_is_drawn() -> None:
+    """One that is no geometry does not take the place of another."""
+    lines = [f"LINESTRING({x} 0, {x} 1)" for x in range(3)]
+    fences = pa.table({"query": ["a", "b", "a", "a"], "region": [*lines, "LINESTRING("]})
+    found = {one["name"]: one["rings"][0][0][0] for one in outlines_of(fences, earth=False)}
+    assert found == {"a": 2.0, "b": 1.0}
+    assert len(outlines_of(fences, earth=False)) == 2
+
+
 class Came(NamedTuple):
     status: int
     headers: Any

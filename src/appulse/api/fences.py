@@ -51,9 +51,9 @@ def fence_events(
       and latitude, radii metres; edges are straight in degrees, and regions over the 180th meridian are cut there, as
       GeoJSON has it. Perhaps also with ``condition``, SQL over other columns of the stream: a reading for which it is
       not true is inside with probability 0; and with ``until``, the last time at which a fence holds: a visit that goes
-      on then is forgotten without an event. On Spark it may be a Spark frame. A streaming one is a stream of changes,
-      with a column ``change`` (``"add"`` or ``"remove"``); those of a micro-batch count for its readings and later
-      ones, as in `FenceEvents.change`.
+      on then is forgotten without an event. Of several rows with one name the last stands. On Spark it may be a Spark
+      frame. A streaming one is a stream of changes, with a column ``change`` (``"add"`` or ``"remove"``); those of a
+      micro-batch count for its readings and later ones, as in `FenceEvents.change`.
     * ``enter, leave``: the probabilities of entering and leaving, in (0, 1].
     * ``dwell``: a duration: text, a timedelta, or seconds. A thing has *dwelt*, once in a visit, as soon as the
       readings' time has reached its entry and ``dwell``, and no exit has come; so a thing that falls silent dwells,

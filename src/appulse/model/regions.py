@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -79,6 +79,12 @@ class RegionSet:
         if self.found_by is None:
             self.found_by = search_of(self.arrays) if self._growing is None else self._growing.search
         return self.found_by
+
+    def take(self, at: NDArray[np.int64]) -> RegionSet:
+        """Some of them, in their order; their rows are those of the same frame."""
+        if len(at) == len(self.rows):
+            return self
+        return replace(self, arrays=taken(self.arrays, at), rows=self.rows[at], found_by=None)
 
     def growing(self) -> GrowingRegions:
         """These, to be added to: the first who asks has the room behind them, others a copy once they add."""

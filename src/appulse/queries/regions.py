@@ -89,13 +89,12 @@ class QueryRegions:
         return around
 
     def number(self, slots: NDArray[np.int64], size: int) -> None:
-        """The regions last added are those of these slots, of so many; none of a slot that is -1."""
+        """The regions last added are those of these slots, of so many."""
         known = self._of_slot
         if not self:
             return
         self._of_slot = np.concatenate([known, np.full(size - len(known), -1)])
-        there = np.flatnonzero(slots >= 0)
-        self._of_slot[slots[there]] = len(self._held) - len(slots) + there
+        self._of_slot[slots] = len(self._held) - len(slots) + np.arange(len(slots))
         self._slots = np.concatenate([self._slots, slots.astype(np.int32)])
 
     def keep(self, slots: NDArray[np.int32]) -> None:

@@ -145,6 +145,8 @@ class QuerySet:
         slots = np.full(len(rows), -1, np.int64)
         slots[good] = self._size + np.arange(len(good))
         self._grow(keys.take(pa.array(rows[good])), found.texts.take(pa.array(good)))
+        # Of queries that are refused, or replaced by later ones, no region stays.
+        inside = inside.take(np.flatnonzero(slots[region[inside.rows]] >= 0))
         at = region[inside.rows]
         bounds = {**(bounds or {}), **self.regions.add(inside, rows[at], len(keys))}
         self.regions.number(slots[at], self._size)

@@ -253,7 +253,10 @@ def _all_of(row: dict[str, Any]) -> str:
 
 
 def outlines_of(fences: pa.Table, *, earth: bool) -> list[dict[str, Any]]:
-    """Name and rings of each fence, as given: in degrees, longitude first, or in units; radii are drawn around."""
+    """Name and rings of each fence, as given: in degrees, longitude first, or in units; radii are drawn around.
+
+    Of fences with one name the last stands.
+    """
     if REGION not in fences.column_names or QUERY not in fences.column_names:
         return []
     try:
@@ -263,7 +266,7 @@ def outlines_of(fences: pa.Table, *, earth: bool) -> list[dict[str, Any]]:
     some = fences.slice(0, MOST_FENCES)
     shapes, wrong = read(shapely, geometries_of(some))
     names = some[QUERY].cast(pa.string()).to_pylist()
-    found = []
+    found: dict[str | None, dict[str, Any]] = {}
     for i, (name, shape, radius) in enumerate(zip(names, shapes, radii_of(some, "fences"), strict=True)):
         if i in wrong:
             continue
@@ -274,8 +277,8 @@ def outlines_of(fences: pa.Table, *, earth: bool) -> list[dict[str, Any]]:
             ring for part in shapely.get_parts(flat) for ring in (shapely.get_rings(part) if part.area else [part])
         ]
         rings = [[rounded(corner, 8) for corner in shapely.get_coordinates(ring)[:400]] for ring in parts[:20]]
-        found.append({"name": name, "rings": rings})
-    return found
+        found[name] = {"name": name, "rings": rings}
+    return list(found.values())
 
 
 def _widened(shapely: Any, shape: Any, radius: float, *, earth: bool) -> Any:

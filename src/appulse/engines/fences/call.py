@@ -27,11 +27,12 @@ from appulse.model.geometries import geometries_of
 from appulse.model.meaning import digest_of, of_type, real, seconds
 from appulse.model.motion import Straight
 from appulse.model.positions import earth_of
-from appulse.model.regions import QUERY, RADIUS, REGION, most_inside, radii_of, regions_of, taken
+from appulse.model.regions import QUERY, RADIUS, REGION, most_inside, radii_of, regions_of
 from appulse.model.strings import decode
 from appulse.model.times import duration, from_micros
 from appulse.model.uncertainty import Exact, Gaussian, Position, dimensions
 from appulse.operators.fences import FencePlan
+from appulse.queries.slots import last_of_each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,7 +149,12 @@ class FenceSettings(CallSettings):
 
 
 def resolve_fences(
-    stream: Stream, schema: pa.Schema, fences: pa.Table, settings: FenceSettings, *, changing: bool = False
+    stream: Stream,
+    schema: pa.Schema,
+    fences: pa.Table,
+    settings: FenceSettings,
+    *,
+    changing: bool = False,
 ) -> FenceCall:
     """Check a call against the columns there are, read its fences, and settle all that follows.
 
@@ -190,7 +196,7 @@ def resolve_fences(
     nameless = np.flatnonzero(pc.is_null(plain_values(fences[QUERY]), nan_is_null=True)).tolist()
     wrong = {one.row: one.why for one in regions.bad} | dict.fromkeys(nameless, "query is null")
     regions = _without(regions, nameless)
-    names = plain_values(fences[QUERY]).take(pa.array(regions.rows))
+    names = _names(fences, regions)
     passes = None if crossing is None else within_tolerance(crossing)
     call = FenceCall(
         FencePlan(
@@ -226,8 +232,12 @@ def resolve_fences(
         odd = [(row, reason) for row, reason in odd if row not in wrong]
         refused = pa.concat_tables([refused, refused_queries(shown, odd, call.reject_schema)])
         regions = _without(regions, [row for row, _ in odd])
-        names = plain_values(fences[QUERY]).take(pa.array(regions.rows))
-        call = replace(call, fences=Own(FenceSet(regions, names, terms.take(regions.rows))))
+        names = _names(fences, regions)
+    last = last_of_each(names)
+    if len(last) < len(names):
+        regions, names = regions.take(last), names.take(pa.array(last))
+        call = replace(call, digest=digest_of([call.digest.encode(), regions.rows.tobytes()]))
+    call = replace(call, fences=Own(FenceSet(regions, names, None if terms is None else terms.take(regions.rows))))
     if len(refused) and settings.on_reject == "fail":
         raise bad_rows(refused)
     return replace(
@@ -237,10 +247,12 @@ def resolve_fences(
 
 def _without(regions: RegionSet, rows: Sequence[int]) -> RegionSet:
     """The regions but those of some rows."""
-    kept = np.flatnonzero(~np.isin(regions.rows, rows))
-    if len(kept) == len(regions.rows):
-        return regions
-    return replace(regions, arrays=taken(regions.arrays, kept), rows=regions.rows[kept], found_by=None)
+    return regions.take(np.flatnonzero(~np.isin(regions.rows, rows)))
+
+
+def _names(fences: pa.Table, regions: RegionSet) -> pa.Array:
+    """The names of the fences that regions are of."""
+    return plain_values(fences[QUERY]).take(pa.array(regions.rows))
 
 
 def check_fences(schema: pa.Schema, needed: Sequence[str], more: str = "") -> None:
