@@ -30,7 +30,7 @@ from appulse.model.positions import earth_of
 from appulse.model.regions import QUERY, RADIUS, REGION, most_inside, radii_of, regions_of
 from appulse.model.strings import decode
 from appulse.model.times import duration, from_micros
-from appulse.model.uncertainty import Exact, Gaussian, Position, dimensions
+from appulse.model.uncertainty import Exact, Gaussian, Position, dimensions, is_certain
 from appulse.operators.fences import FencePlan
 from appulse.queries.slots import last_of_each
 
@@ -155,17 +155,18 @@ def resolve_fences(
     settings: FenceSettings,
     *,
     changing: bool = False,
+    asked_by: str = "fence_events",
 ) -> FenceCall:
     """Check a call against the columns there are, read its fences, and settle all that follows.
 
-    Where fences are ``changing``, later ones may have conditions of any column.
+    Where fences are ``changing``, later ones may have conditions of any column. Errors name the call ``asked_by``.
     """
     name, value = stream.name or "stream", stream.value
     enter, leave, crossing = settings.enter, settings.leave, settings.crossing
     plane = isinstance(value, Exact | Gaussian) and dimensions(value) == _PLANE
     if not (plane or isinstance(value, Position)):
         raise BadArgument(
-            f"fence_events() takes places in a plane or on the Earth, and the value of stream {name!r} is {value!r}. "
+            f"{asked_by}() takes places in a plane or on the Earth, and the value of stream {name!r} is {value!r}. "
             "Use ap.Position(lat, lon), or ap.Exact or ap.Gaussian of two columns."
         )
     if leave > enter:
@@ -176,11 +177,10 @@ def resolve_fences(
         raise BadArgument(f"Stream {name!r} has order={stream.order!r}: visits go by time. Leave order out.")
     check_partitions([stream], [schema], [name])
     check_places([stream], [name])
-    if plane and stream.where:
-        raise BadArgument("fence_events() takes no filter of uncertain values. Filter the frame before the call.")
     known_dimensions([name], [value], [schema])
     motion, waits = _motion_of(stream, name, settings), _waits(settings.dwell)
     encoding = replace(encoding_of(replace(stream, name=name), schema), degrees=True)
+    _check_filters(encoding, asked_by)
     earth = earth_of([value])
     check_fences(fences.schema, (QUERY, REGION))
     conditional = CONDITION in fences.column_names
@@ -253,6 +253,16 @@ def _without(regions: RegionSet, rows: Sequence[int]) -> RegionSet:
 def _names(fences: pa.Table, regions: RegionSet) -> pa.Array:
     """The names of the fences that regions are of."""
     return plain_values(fences[QUERY]).take(pa.array(regions.rows))
+
+
+def _check_filters(encoding: Encoding, asked_by: str) -> None:
+    """Raise `BadArgument` where a filter would leave samples of normal errors."""
+    named = [name for where in encoding.where for name in where.columns if encoding.is_dimension(name)]
+    if named and not is_certain(encoding.model):
+        raise BadArgument(
+            f"A filter of stream {encoding.name!r} names {named[0]!r}, which is uncertain: it would leave samples, and "
+            f"{asked_by}() takes normal errors. Filter the frame by that column, before the stream is made."
+        )
 
 
 def check_fences(schema: pa.Schema, needed: Sequence[str], more: str = "") -> None:
