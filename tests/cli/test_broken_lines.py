@@ -13,8 +13,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+import appulse as ap
 from appulse import jobs
+from appulse.cli import app
 from appulse.errors import BadArgument
 from appulse.jobs.resident import Resident
 
@@ -203,6 +206,21 @@ def test_the_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         Resident(job).run(drain=True)
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("form", CASES)
+def test_folders_with_parts_have_broken_lines_too(tmp_path: Path, spark: Any, form: str, *, known: bool) -> None:
+    data = {"csv": b"id,at,x,y\na,1,0,0\nb\n", "json": b'{"id":"a","at":1,"x":0,"y":0}\nb\n'}[form]
+    schema = SCHEMA.replace('y DOUBLE"', 'y DOUBLE, day STRING"') if known else ""
+    write(tmp_path, form, {}, f'{schema}\n{HEADER if form == "csv" else ""}\ncarry = ["day"]', engine="spark")
+    for day in ("01", "02"):
+        (tmp_path / "in" / f"day={day}").mkdir()
+        (tmp_path / "in" / f"day={day}" / f"a.{form}").write_bytes(data)
+    jobs.run(jobs.load(tmp_path / "job.toml"), spark, drain=True).awaitTermination()
+    assert sorted(row["day"] for row in lines(tmp_path / "out")) == (["01", "02"] if known else [1, 2])
+    assert undecoded(tmp_path) == wanted(["b", "b"])
+
+
 OPTIONS = {
     "a line may go on": (b'id,at,x,y\n"a\nb",1,0,0\nc,2\n', "header = true, multiLine = true", ["a\nb"], ["c,2"]),
     "or not": (b'id,at,x,y\n"a\nb",1,0,0\nc,2,1,1\n', "header = true", ['b"', "c"], ['"a']),
@@ -230,3 +248,27 @@ def test_compressed_files_have_broken_lines_too(tmp_path: Path) -> None:
     Resident(write(tmp_path, "csv", {"a.csv.gz": gzip.compress(b"a,1,0,0\nb\n")}, SCHEMA)).run(drain=True)
     assert [row["key"] for row in lines(tmp_path / "out")] == ["a"]
     assert undecoded(tmp_path) == wanted(["b"])
+
+
+@pytest.mark.parametrize("form", CASES)
+@pytest.mark.parametrize("command", ["explain", "plan"])
+def test_what_looks_at_files_before_a_run_passes_over_broken_lines(tmp_path: Path, command: str, form: str) -> None:
+    files, more, keys, _ = CASES[form]
+    job = write(tmp_path, form, files, more)
+    ran = CliRunner().invoke(app, [command, str(job.file), "--json"])
+    assert ran.exit_code == 0, ran.output
+    if command == "explain":
+        found = json.loads(ran.stdout)
+        assert (found["rows"], found["rejects"]) == ({"vans": len(keys) + 1 + (form == "csv")}, 1 + (form == "csv"))
+
+
+def test_plan_has_no_rows_of_files_without_any(tmp_path: Path) -> None:
+    job = write(tmp_path, "json", {"a.json": b"", "b.json": b"null\n"}, "")
+    ran = CliRunner().invoke(app, ["plan", str(job.file)])
+    assert (ran.exit_code, "its files have no column 'at'" in ran.output) == (2, True)
+
+
+def test_a_recording_is_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(b'{"id":"J\xf6","at":1}\n')
+    with pytest.raises(BadArgument, match=r"a.json cannot be read: "):
+        ap.replay(tmp_path / "a.json", time="at")

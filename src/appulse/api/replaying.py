@@ -187,6 +187,8 @@ def read_recording(path: Path) -> pa.Table:
         if len(endings) != 1 or None in endings:
             there = ", ".join(sorted({file.suffix or file.name for file in files})[:8]) or "no files"
             raise BadArgument(f"{path} has {there}, wanted files of one kind. Known: {', '.join(ENDINGS)}.")
-        return ds.dataset([str(file) for file in files], format=endings.pop()).to_table()
-    except (OSError, pa.ArrowException) as error:
+        table = ds.dataset([str(file) for file in files], format=endings.pop()).to_table()
+        table.validate(full=True)  # text is UTF-8
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         raise BadArgument(f"{path} cannot be read: {error}") from None
+    return table

@@ -27,10 +27,12 @@ from appulse.model.defects import NOT_DECODED
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-__all__ = ["Form", "Rows", "read_files", "rows_of"]
+__all__ = ["Form", "LineFiles", "Rows", "read_files", "rows_of"]
 
 #: Bytes that are read at once; JSON of one row is within.
 _BLOCK = 1 << 22
+#: Bytes of a file that are looked at for some of its rows.
+_HEAD = 1 << 24
 _OF_LINES = ("csv", "json")
 _NULL = re.compile(rb"\n\s*null")
 _NOT_UTF8 = "is not UTF-8; options = { encoding = ... } names another encoding"
@@ -100,10 +102,11 @@ class Rows(NamedTuple):
     unreadable: list[Unreadable]
 
 
-def read_files(files: Sequence[str], form: Form, schema: pa.Schema | None, where: str) -> Rows:
+def read_files(files: Sequence[str], form: Form, schema: pa.Schema | None, where: str, most: int | None = None) -> Rows:
     """The rows of files of one format, in the columns of those before; raises `BadArgument` for a file that has none.
 
-    Lines of CSV and JSON that are no rows are given back beside the rows.
+    Lines of CSV and JSON that are no rows are given back beside the rows. ``most`` is how many bytes of each such file
+    are read.
     """
     if form.kind not in _OF_LINES:
         with suppress(OSError, pa.ArrowException, ValueError):  # which of them it is comes out below
@@ -111,19 +114,69 @@ def read_files(files: Sequence[str], form: Form, schema: pa.Schema | None, where
     tables, unreadable = [], []
     for file in files:
         try:
-            found = _rows(file, form, schema)
+            found = _rows(file, form, schema, most)
         except (OSError, pa.ArrowException, ValueError, LookupError) as error:
             raise BadArgument(f"{where}: {file} cannot be read: {error}") from error
         if found.table is not None:
             tables.append(found.table)
             schema = found.table.schema
         unreadable += found.unreadable
-    if not tables and unreadable:
+    if not tables and unreadable and most is None:
         raise BadArgument(
             f"{where}: {files[0]} has no line that can be read, the first because of this: {unreadable[0].detail}. "
             "Give the schema of the source, with which such lines are rejects."
         )
     return Rows(pa.concat_tables(tables) if tables else None, unreadable)
+
+
+class LineFiles:
+    """Files of CSV or JSON as a data set of Arrow, without the lines that are no rows."""
+
+    def __init__(self, files: Sequence[str], form: Form, schema: pa.Schema | None, where: str) -> None:
+        self._files, self._form, self._known, self._where = files, form, schema, where
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns; none where no file has rows."""
+        if self._known is None:
+            found = next(filter(None, (self._read([file], _HEAD).table for file in self._files)), None)
+            self._known = None if found is None else found.schema
+        return pa.schema([]) if self._known is None else self._known
+
+    @property
+    def partition_expression(self) -> Any:
+        """What the names of their folders say: nothing."""
+        return ds.scalar(True)  # noqa: FBT003 - a value
+
+    def get_fragments(self) -> Iterator[LineFiles]:
+        """Each file alone."""
+        schema = self.schema
+        return (LineFiles([file], self._form, schema, self._where) for file in self._files)
+
+    def head(self, rows: int) -> pa.Table:
+        """The first rows."""
+        schema, found, count = self.schema, [], 0
+        for file in self._files:
+            if count >= rows:
+                break
+            table = self._read([file], _HEAD).table
+            found += [] if table is None else [table]
+            count += 0 if table is None else len(table)
+        return pa.concat_tables([schema.empty_table(), *found]).slice(0, rows)
+
+    def to_table(self) -> pa.Table:
+        """All rows."""
+        table = self._read(self._files).table
+        return pa.table({}) if table is None else table
+
+    def to_batches(self, columns: Sequence[str] | None = None) -> list[pa.RecordBatch]:
+        """All rows, or some of their columns."""
+        table = self.to_table()
+        batches: list[pa.RecordBatch] = (table if columns is None else table.select(list(columns))).to_batches()
+        return batches
+
+    def _read(self, files: Sequence[str], most: int | None = None) -> Rows:
+        return read_files(files, self._form, self._known, self._where, most)
 
 
 def rows_of(dataset: ds.Dataset) -> pa.Table:
@@ -132,11 +185,13 @@ def rows_of(dataset: ds.Dataset) -> pa.Table:
     return _without_empty(table) if isinstance(getattr(dataset, "format", None), ds.CsvFileFormat) else table
 
 
-def _rows(file: str, form: Form, schema: pa.Schema | None) -> Rows:
+def _rows(file: str, form: Form, schema: pa.Schema | None, most: int | None) -> Rows:
     if form.kind not in _OF_LINES:
         return Rows(_whole([file], form, schema), [])
     with pa.input_stream(file) as stream:
-        data = stream.read()
+        data = stream.read(most)
+    if len(data) == most:  # the last line is not whole
+        data = data[: data.rfind(b"\n") + 1]
     if form.encoding.lower() not in ("utf-8", "utf8"):
         data = data.decode(form.encoding).encode()
     data = data.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from appulse import api
-from appulse.connect.files import Form, rows_of
+from appulse.connect.files import Form, LineFiles, rows_of
 from appulse.engines.options import Options
 from appulse.errors import JobError
 from appulse.jobs.fields import options_of
 from appulse.jobs.files import are_parted, files_at
-from appulse.jobs.sources import NAMELESS, DataTable
+from appulse.jobs.sources import NAMELESS, DataTable, SourceTable
 from appulse.model.ddl import columns_of
 
 if TYPE_CHECKING:
@@ -82,16 +82,23 @@ def is_read_here(job: Job, data: DataTable) -> bool:
     return data.format in _KINDS and "://" not in place and bool(files_at(place))
 
 
-def dataset_of(job: Job, data: DataTable, where: str) -> ds.Dataset:
-    """The files that a table of a job names, unread; raises `JobError`. ``where`` is its place in the job."""
+def dataset_of(job: Job, data: DataTable, where: str) -> ds.Dataset | LineFiles:
+    """The files that a table of a job names, unread; raises `JobError`. ``where`` is its place in the job.
+
+    Of a source's files of lines the lines that are no rows are left out, as rejects.
+    """
     place = job.place(data.path)
     if data.format not in _KINDS:
         raise JobError(f"{where} is of the format {data.format}, whose files are read by Spark alone.")
     files = [] if "://" in place else files_at(place)
     if not files:
         raise JobError(f"{where}.path: there are no files at {place} on this machine.")
+    parted = are_parted(place, files)
+    if isinstance(data, SourceTable) and data.format in ("csv", "json") and not parted:
+        schema = None if data.schema_ is None else columns_of(data.schema_)
+        return LineFiles([str(file) for file in files], form_of(data), schema, f"{job.file}: {where}.path")
     try:
-        parts = {"partitioning": "hive", "partition_base_dir": place} if are_parted(place, files) else {}
+        parts = {"partitioning": "hive", "partition_base_dir": place} if parted else {}
         return ds.dataset([str(file) for file in files], format=form_of(data).arrow, **parts)
     except (OSError, pa.ArrowException) as error:
         raise JobError(f"{where}.path: {place} cannot be read as {data.format}: {error}") from error

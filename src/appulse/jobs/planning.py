@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.connect.files import LineFiles
     from appulse.jobs.job import Job
     from appulse.model.stream import Stream
 
@@ -139,7 +140,7 @@ class _Part:
             yield batch
 
 
-def _dataset(job: Job, name: str, sample: Path | None) -> ds.Dataset:
+def _dataset(job: Job, name: str, sample: Path | None) -> ds.Dataset | LineFiles:
     source: Any = job.table.sources[name]
     if sample is None:
         if isinstance(source, ReplayTable) and source.files is not None:
@@ -160,7 +161,7 @@ def _dataset(job: Job, name: str, sample: Path | None) -> ds.Dataset:
         raise JobError(f"--sample {name}: {sample} cannot be read: {error}") from error
 
 
-def _times(data: ds.Dataset, stream: Stream) -> tuple[list[_Part], NDArray[np.int64]]:
+def _times(data: ds.Dataset | LineFiles, stream: Stream) -> tuple[list[_Part], NDArray[np.int64]]:
     """The files of a source as far as their times are read, and these in order."""
     parts, found, count = [], [], 0
     for fragment in data.get_fragments():

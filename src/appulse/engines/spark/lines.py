@@ -13,7 +13,7 @@ from appulse.engines.spark.inputs import quoted
 from appulse.model.defects import UNDECODED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -21,6 +21,8 @@ __all__ = ["known_schema", "rows_of_lines"]
 
 _CORRUPT = "columnNameOfCorruptRecord"
 _BYTES = "ISO-8859-1"  # a character for each byte, of which bytes can be made again
+_LINE = T.StructField(UNDECODED, T.StringType())
+_FILE = "_file_name"
 _STRANGE = "the line is not as the schema says"
 _NOT_UTF8 = "the line is not UTF-8; options = { encoding = ... } names another encoding"
 
@@ -41,28 +43,34 @@ def rows_of_lines(
     given = {name.lower() for name in options}
     if given & {"mode", _CORRUPT.lower()}:  # what is to become of such lines is known
         return cast("DataFrame", reader.format(kind).options(**options).schema(columns).load(path))
-    asked = T.StructType([*columns.fields, T.StructField(UNDECODED, T.StringType())])
+    lines = reader.format("text").options(**options).load(path)
+    parts = [name for name in lines.columns if name != "value"]  # of folders such as day=1
+    own = T.StructType([field for field in columns if field.name not in parts])
     encoded = bool(given & {"encoding", "charset"})
     if kind == "json" and not encoded and "multiline" not in given:
-        return _json(reader.format("text").options(**options).load(path), options, asked)
+        known = [field for field in columns if field.name in parts]
+        text = T.StructType([T.StructField("value", T.StringType()), *known])
+        return _json(reader.schema(text).load(path) if known else lines, options, own, parts)
     as_bytes = {"encoding": _BYTES} if kind == "csv" and not encoded else {}
+    asked = T.StructType([*columns.fields, _LINE])
     frame = reader.format(kind).options(**options, **as_bytes, **{_CORRUPT: UNDECODED}).schema(asked).load(path)
-    return _read(frame, columns, _separator(options)) if as_bytes else _plain(frame, columns)
+    return _read(frame, own, parts, _separator(options)) if as_bytes else _plain(frame, own, parts)
 
 
-def _json(lines: DataFrame, options: Mapping[str, Any], asked: T.StructType) -> DataFrame:
+def _json(lines: DataFrame, options: Mapping[str, Any], own: T.StructType, parts: Sequence[str]) -> DataFrame:
     """JSON of lines of text, of which the bytes are still there."""
-    row = F.from_json("value", asked, {_CORRUPT: UNDECODED, **{name: _text(value) for name, value in options.items()}})
-    found = lines.where("trim(value) != ''").select("value", row.alias("row"), F.col("_metadata.file_name"))
-    fits, valid = F.col("row").isNotNull() & F.col(f"row.{UNDECODED}").isNull(), F.expr("is_valid_utf8(value)")
-    values = {field.name: F.col("row")[field.name] for field in asked.fields[:-1]}
-    return _with_lines(found, values, F.expr("make_valid_utf8(value)"), fits, valid)
+    given = {_CORRUPT: UNDECODED, **{name: _text(value) for name, value in options.items()}}
+    row = F.from_json("value", T.StructType([*own.fields, _LINE]), given).alias("_row")
+    found = lines.where("trim(value) != ''").select("*", row, F.col("_metadata.file_name").alias(_FILE))
+    fits, valid = F.col("_row").isNotNull() & F.col(f"_row.{UNDECODED}").isNull(), F.expr("is_valid_utf8(value)")
+    values = {name: F.col("_row")[name] for name in own.names}
+    return _with_lines(found, values, parts, (F.expr("make_valid_utf8(value)"), fits, valid))
 
 
-def _read(frame: DataFrame, columns: T.StructType, separator: str) -> DataFrame:
+def _read(frame: DataFrame, own: T.StructType, parts: Sequence[str], separator: str) -> DataFrame:
     """CSV of which each character is a byte."""
-    texts = {field.name for field in columns if isinstance(field.dataType, T.StringType)}
-    values = {name: _as_text(quoted(name)) if name in texts else quoted(name) for name in columns.names}
+    texts = {field.name for field in own if isinstance(field.dataType, T.StringType)}
+    values = {name: _as_text(quoted(name)) if name in texts else quoted(name) for name in own.names}
     line = _as_text(F.col(UNDECODED))
     checked = [*[values[name] for name in sorted(texts)], line]
     valid = reduce(and_, [one.isNull() | F.is_valid_utf8(one) for one in checked])
@@ -71,22 +79,30 @@ def _read(frame: DataFrame, columns: T.StructType, separator: str) -> DataFrame:
         {"sep": separator, "escape": '"'},
     )
     payload = F.coalesce(F.make_valid_utf8(line), written)
-    return _with_lines(frame.select("*", "_metadata.file_name"), values, payload, F.col(UNDECODED).isNull(), valid)
+    found = frame.select("*", F.col("_metadata.file_name").alias(_FILE))
+    return _with_lines(found, values, parts, (payload, F.col(UNDECODED).isNull(), valid))
 
 
-def _plain(frame: DataFrame, columns: T.StructType) -> DataFrame:
-    values = {name: quoted(name) for name in columns.names}
+def _plain(frame: DataFrame, own: T.StructType, parts: Sequence[str]) -> DataFrame:
+    values = {name: quoted(name) for name in own.names}
     line = F.col(UNDECODED)
-    found = frame.select("*", "_metadata.file_name")
-    return _with_lines(found, values, line, line.isNull(), F.lit(True))  # noqa: FBT003 - a column
+    found = frame.select("*", F.col("_metadata.file_name").alias(_FILE))
+    return _with_lines(found, values, parts, (line, line.isNull(), F.lit(True)))  # noqa: FBT003 - a column
 
 
-def _with_lines(frame: DataFrame, values: Mapping[str, Column], line: Column, fits: Column, valid: Column) -> DataFrame:
-    """The values of lines that are rows, and the other lines with their files and what is wrong."""
-    detail = F.concat_ws(": ", F.col("file_name"), F.when(valid, F.lit(_STRANGE)).otherwise(F.lit(_NOT_UTF8)))
+def _with_lines(
+    frame: DataFrame, values: Mapping[str, Column], parts: Sequence[str], line: tuple[Column, Column, Column]
+) -> DataFrame:
+    """The values of lines that are rows, and the other lines with their files and what is wrong.
+
+    A ``line`` is its text, whether it is as the schema says, and whether it is UTF-8.
+    """
+    text, fits, valid = line
+    detail = F.concat_ws(": ", F.col(_FILE), F.when(valid, F.lit(_STRANGE)).otherwise(F.lit(_NOT_UTF8)))
     good = fits & valid
-    message = F.when(~good, F.struct(detail.alias("detail"), line.alias("payload")))
-    return frame.select(*[F.when(good, value).alias(name) for name, value in values.items()], message.alias(UNDECODED))
+    message = F.when(~good, F.struct(detail.alias("detail"), text.alias("payload"))).alias(UNDECODED)
+    columns = [F.when(good, value).alias(name) for name, value in values.items()]
+    return frame.select(*columns, *map(quoted, parts), message)
 
 
 def _as_text(column: Column) -> Column:
