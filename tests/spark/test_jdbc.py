@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -211,6 +212,7 @@ def test_a_real_server_and_a_view_of_what_stands(
     for i in range(3):
         (tmp_path / "in").mkdir(exist_ok=True)
         pq.write_table(table.slice(20 * i, 20), tmp_path / "in" / f"{i}.parquet")
+        os.utime(tmp_path / "in" / f"{i}.parquet", (i, i))  # Spark reads the oldest first
     value = ap.Exact("x")
     settings: dict[str, Any] = {"epsilon": 0.3, "probability": 1.0, "window": ap.TimeWindow(4)}
     cut: set[int] = set()
