@@ -162,6 +162,17 @@ def test_what_only_spark_can_do_is_an_error_that_says_so(tmp_path: Path, old: st
     assert "engine = 'spark'" in str(error.value)
 
 
+def test_uris_of_this_machine_are_paths(tmp_path: Path) -> None:
+    write_job(tmp_path, "match_queries", IN_FILES)
+    text = (tmp_path / "job.toml").read_text()
+    for place in ("near", "out", "bad"):
+        assert f'path = "{place}"' in text
+        text = text.replace(f'path = "{place}"', f'path = "file://{tmp_path}/{place}"')
+    (tmp_path / "job.toml").write_text(text)
+    Resident(jobs.load(tmp_path / "job.toml")).run(drain=True)
+    assert len(written(tmp_path / "out"))
+
+
 def test_a_checkpoint_elsewhere_is_refused(tmp_path: Path) -> None:
     job = write_job(tmp_path, "match_queries")
     with pytest.raises(ap.JobError, match="s3://bucket/kept is not on this machine"):

@@ -32,6 +32,7 @@ class Job:
 
     def place(self, path: str) -> str:
         """A path of the file: as it is if absolute or a URI, else from the file's folder."""
+        path = path.removeprefix("file://") if path.startswith("file:///") else path
         return path if "://" in path else os.path.realpath(self.file.parent / Path(path).expanduser())
 
     @property
@@ -90,7 +91,7 @@ class Job:
         return [
             Problem(f"{where}.path", f"there are no files at {self.place(path)}.")
             for where, path in paths.items()
-            if "://" not in path and not files_at(self.place(path))
+            if "://" not in (place := self.place(path)) and not files_at(place)
         ]
 
 

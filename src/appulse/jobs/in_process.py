@@ -24,7 +24,7 @@ _INSTEAD = "Set engine = 'spark' to run the job on Spark."
 
 def only_on_spark(job: Job, checkpoint: str | None = None) -> list[Problem]:
     """Sources, sinks and alerts of a job that are not built in process; ``checkpoint`` is in place of the job's."""
-    kept = checkpoint or job.table.checkpoint or ""
+    kept = job.place(checkpoint or job.table.checkpoint or "")
     found = [*_found(job), *([("checkpoint", f"{kept} is not on this machine.")] if "://" in kept else [])]
     return [Problem(where, f"{what} {_INSTEAD}") for where, what in found]
 

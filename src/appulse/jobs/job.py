@@ -118,7 +118,7 @@ def _read(path: Path) -> tuple[Job | None, list[Problem]]:
     except ValidationError as failure:
         return None, problems_of(failure, given)
     here = only_on_spark(job) if job.table.engine == "local" else []
-    return job, here or not_apart(job.table, job.place) or problems_with_columns(job)
+    return job, not_apart(job.table, job.place) or here or problems_with_columns(job)
 
 
 def _imputers(job: Job, spark: SparkSession) -> dict[str, Any] | None:
