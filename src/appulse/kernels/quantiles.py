@@ -1,8 +1,10 @@
 """Quantiles of rows that may not exist, over all possible worlds.
 
-The quantile q of a world is the least of its values that at least a share q of them are at most. With q = part / whole
-that is a sum over rows: one that is at most x adds ``whole - part``, another one takes ``part`` away, one that is not
-there does neither, and the quantile is at most x where the sum is not below 0.
+The quantile q of a world is the least of its values that at least a share q of them are at most. As x rises over the
+values of all rows, one row after the other comes to be at most x. The quantile comes to be at most x, too, where the
+row *decides*: where the others are such that it is if the row is, and is not if the row is not. So the chance of each
+value is that of its row to have it, times the chance of the others to be so. Nothing is taken from anything: small
+chances have as many digits as large ones.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.kernels.aggregates import UncertainRows, unit_of
+from appulse.kernels.deciding_rows import Steps, descend, halves, level_after, pass_points
 from appulse.kernels.jit import exact_kernel
+from appulse.kernels.newest_quantiles import newest_decide, rows_of_newest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Floats, Ints
-
-_NOISE = 1e-15  # of a probability, by rounding
 
 
 @exact_kernel
@@ -32,47 +34,70 @@ def uncertain(
     part: int,
     whole: int,
     out: NDArray[np.float64],
+    keep: bool,
 ) -> tuple[Ints, Floats, Floats]:
     """Mean and deviation of the quantile, given that a row exists; ``out`` has a row of two per window.
 
-    Returns the distributions, too, as `extremes` does. With ``size`` a world holds its newest so many rows.
+    Returns the distributions, too, as `extremes` does, where they are to be kept: of many windows they are much larger
+    than the rows. With ``size`` a world holds its newest so many rows.
     """
     exist, first, values, weights = held
     at = np.zeros(begin.shape[0] + 1, np.int64)
-    most = 0
-    for w in range(begin.shape[0]):
-        most += first[end[w]] - first[begin[w]]
-    found, chances = np.empty(most), np.empty(most)
-    n = 0
+    found, chances = np.empty(256), np.empty(256)
     for w in range(begin.shape[0]):
         a, b = begin[w], end[w]
-        seen = values[first[a] : first[b]]
-        owner = np.empty(len(seen), np.int64)
-        for i in range(a, b):
-            owner[first[i] - first[a] : first[i + 1] - first[a]] = i - a
-        below = np.zeros(b - a)
-        order = np.argsort(seen, kind="mergesort")
-        before, after, k = 0.0, np.inf, 0
-        while k < len(order):
-            value = seen[order[k]]
-            while k < len(order) and seen[order[k]] == value:
-                i = owner[order[k]]
-                # Rounding may take a sum of weights beyond the existence that they sum to.
-                below[i] = min(below[i] + weights[first[a] + order[k]], exist[a + i])
+        absent = 0
+        if 0 < size < b - a:
+            rows, absent = rows_of_newest(exist[a:b], size)
+            a = b - rows
+        own = exist[a:b]
+        seen, owner, reach = _points(first[a : b + 1], values, weights, own)
+        chance = np.zeros(len(seen))
+        if 0 < size < b - a:
+            newest_decide(owner, reach, own, size, absent, part, whole, chance)
+        else:
+            _decide(owner, reach, own, part, whole, chance)
+        start = n = at[w]
+        if n + len(seen) > len(found):
+            more = np.empty(n + len(seen))
+            found, chances = np.append(found, more), np.append(chances, more)
+        k = 0
+        while k < len(seen):
+            value, total = seen[k], 0.0
+            while k < len(seen) and seen[k] == value:
+                total += chance[k]
                 k += 1
-            if 0 < size < b - a:
-                reached, beyond = _newest_reach(below, exist[a:b], size, part, whole)
-            else:
-                reached, beyond = _reach(below, exist[a:b], part, whole)
-            # The difference of the smaller two loses the fewest digits.
-            more = reached - before if reached < beyond or after == np.inf else after - beyond
-            if more > _NOISE * min(reached, after):
-                found[n], chances[n] = value, more
+            if total > 0.0:
+                found[n], chances[n] = value, total
                 n += 1
-            before, after = reached, beyond
-        at[w + 1] = n
-        _moments(found[at[w] : n], chances[at[w] : n], out[w])
-    return at, found[:n].copy(), chances[:n].copy()
+        _moments(found[start:n], chances[start:n], out[w])
+        at[w + 1] = n if keep else 0
+    return at, found[: at[-1]].copy(), chances[: at[-1]].copy()
+
+
+@exact_kernel
+def _points(first: Ints, values: Floats, weights: Floats, exist: Floats) -> tuple[Floats, Ints, Floats]:
+    """Samples in order of value: the values, their rows, and the chances that the row is at most that."""
+    n = 0
+    for s in range(first[0], first[-1]):
+        n += weights[s] > 0.0
+    seen, owner, weight, left = np.empty(n), np.empty(n, np.int64), np.empty(n), np.zeros(len(exist), np.int64)
+    n = 0
+    for i in range(len(exist)):
+        for s in range(first[i], first[i + 1]):
+            if weights[s] > 0.0:
+                seen[n], owner[n], weight[n] = values[s], i, weights[s]
+                left[i] += 1
+                n += 1
+    order = np.argsort(seen, kind="mergesort")
+    reach, below = np.empty(n), np.zeros(len(exist))
+    for k in range(n):
+        i = owner[order[k]]
+        left[i] -= 1
+        # Rounding takes a sum of weights beyond the existence that they sum to, or leaves something of it.
+        below[i] = min(below[i] + weight[order[k]], exist[i]) if left[i] > 0 else exist[i]
+        reach[k] = below[i]
+    return seen[order], owner[order], reach
 
 
 @exact_kernel
@@ -91,48 +116,45 @@ def _moments(values: Floats, chances: Floats, out: Floats) -> None:
 
 
 @exact_kernel
-def _reach(below: Floats, exist: Floats, part: int, whole: int) -> tuple[float, float]:
-    """The probability that there are rows, and a share of at least ``part / whole`` of them is below; or is not."""
-    n = len(below)
-    low, high = part * n, (whole - part) * n  # how far below and above 0 sums may be
-    chance, new = np.zeros(low + high + 1), np.zeros(low + high + 1)  # of worlds that have a row
-    none = 1.0
-    for i in range(n):
-        least, most = low - part * i, low + (whole - part) * i
-        new[least - part : most + whole - part + 1] = 0.0
-        absent, above = 1.0 - exist[i], exist[i] - below[i]
-        for k in range(least, most + 1):
-            own = chance[k]
-            if own > 0.0:
-                new[k] += own * absent
-                new[k + whole - part] += own * below[i]
-                new[k - part] += own * above
-        new[low + whole - part] += none * below[i]
-        new[low - part] += none * above
-        none *= absent
-        chance, new = new, chance
-    return chance[low:].sum(), chance[:low].sum()
+def _least_line(part: int, whole: int, least: int, most: int) -> tuple[int, int, int]:
+    """The part, the least whole and a shift that give the same ranks of the quantile in ``least`` to ``most`` rows.
+
+    Of n rows the rank is part / whole of n, rounded up. A line of smaller numbers may round to the same ranks: where
+    all rows exist that is 0 / 1 of n, and the rank itself as a shift.
+    """
+    for other in range(1, whole):
+        for slope in range(part * other // whole, part * other // whole + 2):
+            low, high = -(1 << 60), 1 << 60
+            for n in range(least, most + 1):
+                # (slope n + shift) / other is above the rank less 1, and at most the rank.
+                top = -(-part * n // whole) * other - slope * n
+                low, high = max(low, top - other + 1), min(high, top)
+                if low > high:
+                    break
+            if low <= high:
+                return slope, other, high
+    return part, whole, 0
 
 
 @exact_kernel
-def _newest_reach(below: Floats, exist: Floats, size: int, part: int, whole: int) -> tuple[float, float]:
-    """As `_reach`, of the newest ``size`` rows that exist."""
-    chance = np.zeros((size + 1, size + 1))  # of so many rows, so many below
-    chance[0, 0] = 1.0
-    for i in range(len(below) - 1, -1, -1):
-        above = exist[i] - below[i]
-        for count in range(size - 1, -1, -1):
-            for k in range(count, -1, -1):
-                own = chance[count, k]
-                if own > 0.0:
-                    chance[count + 1, k + 1] += own * below[i]
-                    chance[count + 1, k] += own * above
-                    chance[count, k] = own * (1.0 - exist[i])
-    reached = beyond = 0.0
-    for count in range(1, size + 1):
-        for k in range(count + 1):
-            if k * whole >= part * count:
-                reached += chance[count, k]
-            else:
-                beyond += chance[count, k]
-    return reached, beyond
+def _decide(owner: Ints, reach: Floats, exist: Floats, part: int, whole: int, chance: Floats) -> None:
+    """The chance that the quantile moves to each point, where all rows count that exist.
+
+    With a share of part / whole a row that is at most x adds whole - part to a sum, another one takes part away, and
+    the quantile is at most x where the sum is not below 0. The sum has as many values as rows times whole, so that is
+    made small first.
+    """
+    rows, certain = len(exist), 0
+    for p in exist:
+        certain += p == 1.0
+    down, whole, shift = _least_line(part, whole, max(1, certain), rows)
+    up = whole - down
+    # A row decides where it lifts the others' sum, which is from -up to down - 1, to 0 or not.
+    steps = Steps(0, -down, up, whole, 0, 0, 0, -up, down)
+    to = halves(owner, rows, steps, -shift, rows * whole // 2 + 1)
+    k = level = 0
+    while k < len(owner):
+        level, end = descend(to, k, level, exist, steps)
+        begin, _, n, buffer = to.state[level]
+        pass_points(to, k, end, reach, to.chances[buffer, begin : begin + n].sum(), chance)
+        k, level = end, level_after(to, end)

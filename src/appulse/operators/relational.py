@@ -427,8 +427,9 @@ class _Evaluation:
             certain_quantiles(*self._newest, self._values_of(asked), part, whole, out[:, 0])
             return out, self._certainly(out[:, 0]) if self._plan.distribution else None
         rows = kernels.UncertainRows(self._exist, *self._points_of(asked.dimension))
-        at, value, chance = quantiles.uncertain(self._begin, self._end, rows, self._plan.size, part, whole, out)
-        if not self._plan.distribution:
+        keep = self._plan.distribution
+        at, value, chance = quantiles.uncertain(self._begin, self._end, rows, self._plan.size, part, whole, out, keep)
+        if not keep:
             return out, None
         return out, self._joined(self._shares(value[a:b], chance[a:b]) for a, b in pairwise(at.tolist()))
 
