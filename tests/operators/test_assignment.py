@@ -78,6 +78,26 @@ def test_margins_of_larger_graphs_are_what_solving_again_loses(seed: int, n: int
         )
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e6, 1e12])
+def test_equal_ways_do_not_go_around_without_end(scale: float) -> None:
+    """On a grid many choices have the same sum, but for rounding."""
+    from scipy.optimize import linear_sum_assignment
+
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        ours, theirs = (np.round(rng.random((int(n), 2)) * 5) / 5 + 0.1 for n in rng.integers(2, 40, 2))
+        gains = scale * (1.5 - np.hypot(*(ours[:, None] - theirs[None]).transpose(2, 0, 1)))
+        gains = np.where(rng.random(gains.shape) < 0.6, gains, 0.0)
+        left, right = (np.ascontiguousarray(side) for side in np.nonzero(gains))
+        chosen, lost = assigned(left, right, gains[left, right], greedy=False, most=100, counts=Counter())
+        greatest = gains[left, right][chosen].sum()
+        for at, loss in list(zip(chosen.tolist(), lost.tolist(), strict=True))[:5]:
+            without = gains.copy()
+            without[left[at], right[at]] = 0.0
+            rest = without[linear_sum_assignment(without, maximize=True)].sum()
+            assert math.isclose(loss, greatest - rest, abs_tol=1e-9 * scale)
+
+
 @st.composite
 def scans(draw: st.DrawFn, /, spread: bool = True) -> tuple[list[pa.Table], dict[str, Any]]:
     """Tracks and echoes in a few blocks, some of one partition and some of another, and what is asked of them."""

@@ -19,6 +19,10 @@ from appulse.kernels.jit import exact_kernel
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Floats, Ints
 
+# Of the greatest gain, how much less a way has to cost to be another one: far above the rounding of equal ways, which
+# would lower each other without end.
+_LESS = 1e-12
+
 
 @exact_kernel
 def _index(ends: Ints, n: int) -> tuple[Ints, Ints]:
@@ -48,6 +52,9 @@ def _costs(left: Ints, right: Ints, gain: Floats, chosen: Flags, n: int, m: int,
         if chosen[e]:
             pair_of_left[left[e]], pair_of_right[right[e]] = e, e
     cost = np.full(n + m, np.inf)
+    less = _LESS
+    for e in range(gain.shape[0]):
+        less = max(less, _LESS * gain[e])
     queue, waits = np.empty(n + m + 1, np.int64), np.zeros(n + m, np.bool_)
     head, tail, size = 0, 0, n + m + 1
     for v in range(n + m):
@@ -65,7 +72,7 @@ def _costs(left: Ints, right: Ints, gain: Floats, chosen: Flags, n: int, m: int,
             for at in range(first[own], first[own + 1]):
                 e = order[at]
                 u = right[e] + n if v < n else left[e]
-                if not chosen[e] and cost[v] - gain[e] < cost[u] - 1e-12:
+                if not chosen[e] and cost[v] - gain[e] < cost[u] - less:
                     cost[u] = cost[v] - gain[e]
                     if not waits[u]:
                         queue[tail], waits[u] = u, True
@@ -74,7 +81,7 @@ def _costs(left: Ints, right: Ints, gain: Floats, chosen: Flags, n: int, m: int,
             e = pair_of_right[v - n] if v >= n else pair_of_left[v]
             if e >= 0:
                 u = left[e] if v >= n else right[e] + n
-                if cost[v] + gain[e] < cost[u] - 1e-12:
+                if cost[v] + gain[e] < cost[u] - less:
                     cost[u] = cost[v] + gain[e]
                     if not waits[u]:
                         queue[tail], waits[u] = u, True
@@ -122,7 +129,8 @@ def margins(left: Ints, right: Ints, gain: Floats, chosen: Flags, n: int, m: int
                 if partner[j] < 0:
                     continue  # free: a way through the source
                 k = left[partner[j]]
-                total = along + gain[partner[j]] + given[n + j] - given[k]
+                # No less than before: what potentials lack by rounding would lead around equal ways without end.
+                total = max(reduced, along + gain[partner[j]] + given[n + j] - given[k])
                 if stamp[k] != e or total < known[k]:
                     known[k], stamp[k] = total, e
                     heapq.heappush(heap, (total, k))
