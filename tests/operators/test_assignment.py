@@ -14,44 +14,65 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.kernels.assignment import margins
-from appulse.operators.assignment import assigned
+from appulse.operators.assignment import Gains, assigned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-Pair = tuple[int, int, float]  # a left row, a right row, and what the pair gains
+Gain = tuple[int, float]  # how infinite, and what else
+Pair = tuple[int, int, Gain]  # a left row, a right row, and what the pair gains
 ASSIGN: Any = ap.assign
 
 
-def best_of(pairs: Sequence[Pair]) -> float:
-    """The greatest sum of gains in which no row is twice, by trying everything."""
+def total(gains: Iterable[Gain]) -> Gain:
+    """The sum of some gains."""
+    known = list(gains)
+    return sum(order for order, _ in known), math.fsum(gain for _, gain in known)
+
+
+def best_of(pairs: Sequence[Pair]) -> Gain:
+    """The greatest sum of gains in which no row is twice, by trying everything; what is more infinite is more."""
     if not pairs:
-        return 0.0
+        return 0, 0.0
     (left, right, gain), rest = pairs[0], pairs[1:]
     without = best_of(rest)
-    return max(without, gain + best_of([one for one in rest if one[0] != left and one[1] != right]))
+    return max(without, total([gain, best_of([one for one in rest if one[0] != left and one[1] != right])]))
+
+
+def loss_of(pairs: Sequence[Pair], at: int) -> float:
+    """How much the greatest sum falls without one of the pairs."""
+    (order, gain), (rest_order, rest) = best_of(pairs), best_of([*pairs[:at], *pairs[at + 1 :]])
+    return math.inf if order > rest_order else gain - rest
 
 
 graphs = st.dictionaries(
-    st.tuples(st.integers(0, 4), st.integers(0, 4)), st.integers(-2, 9) | st.floats(-1.0, 9.0), max_size=12
+    st.tuples(st.integers(0, 4), st.integers(0, 4)),
+    st.tuples(st.sampled_from([0, 0, 0, 1, 2]), st.integers(-2, 9) | st.floats(-1.0, 9.0)),
+    max_size=12,
 )
 
 
 @settings(max_examples=150)
 @given(graphs, st.sampled_from([0, 128]))
-def test_the_sum_is_the_greatest_and_margins_are_what_it_loses(graph: dict[tuple[int, int], float], dense: int) -> None:
-    pairs = [(i, j, float(gain)) for (i, j), gain in graph.items()]
+def test_the_sum_is_the_greatest_and_margins_are_what_it_loses(graph: dict[tuple[int, int], Gain], dense: int) -> None:
+    pairs = [(i, j, (order, float(gain))) for (i, j), (order, gain) in graph.items()]
     left, right = (np.array([pair[side] for pair in pairs], np.int64) for side in (0, 1))
-    gain = np.array([pair[2] for pair in pairs])
+    order, gain = np.array([pair[2][0] for pair in pairs], np.int64), np.array([pair[2][1] for pair in pairs])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("appulse.operators.assignment._DENSE", dense)  # so that both solvers are asked
-        chosen, margin = assigned(left, right, gain, greedy=False, most=100, counts=Counter())
+        chosen, margin = assigned(left, right, Gains(gain, order), greedy=False, most=100, counts=Counter())
     assert len(set(left[chosen])) == len(chosen) == len(set(right[chosen]))
     greatest = best_of(pairs)
-    assert math.isclose(gain[chosen].sum(), greatest, abs_tol=1e-9)
+    assert order[chosen].sum() == greatest[0]
+    assert math.isclose(gain[chosen].sum(), greatest[1], abs_tol=1e-9)
     for at, loss in zip(chosen.tolist(), margin.tolist(), strict=True):
-        others = [pair for i, pair in enumerate(pairs) if i != at]
-        assert math.isclose(loss, greatest - best_of(others), abs_tol=1e-9)
+        assert math.isclose(loss, loss_of(pairs, at), abs_tol=1e-9)
+    taken, best = set[tuple[int, int]](), sorted(pairs, key=lambda pair: (*(-one for one in pair[2]), *pair[:2]))
+    for i, j, known in best:
+        if known > (0, 0.0) and all(i != a and j != b for a, b in taken):
+            taken.add((i, j))
+    chosen, _ = assigned(left, right, Gains(gain, order), greedy=True, most=0, counts=Counter())
+    assert set(zip(left[chosen].tolist(), right[chosen].tolist(), strict=True)) == taken
 
 
 @settings(max_examples=30, deadline=None)
@@ -89,7 +110,7 @@ def test_equal_ways_do_not_go_around_without_end(scale: float) -> None:
         gains = scale * (1.5 - np.hypot(*(ours[:, None] - theirs[None]).transpose(2, 0, 1)))
         gains = np.where(rng.random(gains.shape) < 0.6, gains, 0.0)
         left, right = (np.ascontiguousarray(side) for side in np.nonzero(gains))
-        chosen, lost = assigned(left, right, gains[left, right], greedy=False, most=100, counts=Counter())
+        chosen, lost = assigned(left, right, Gains(gains[left, right]), greedy=False, most=100, counts=Counter())
         greatest = gains[left, right][chosen].sum()
         for at, loss in list(zip(chosen.tolist(), lost.tolist(), strict=True))[:5]:
             without = gains.copy()
@@ -104,12 +125,12 @@ def scans(draw: st.DrawFn, /, spread: bool = True) -> tuple[list[pa.Table], dict
     tables = []
     for first in (0, 100):
         n = draw(st.integers(0, 9))
-        sizes = st.sampled_from([0.0, 0.5, 2.0])
-        row = st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(0, 6), st.sampled_from("ab"), sizes)
+        sizes, errors = st.sampled_from([0.0, 0.5, 2.0]), st.sampled_from([0.0, 0.0, 0.5])
+        row = st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(0, 6), st.sampled_from("ab"), sizes, errors)
         rows = draw(st.lists(row, min_size=n, max_size=n))
-        columns = list(zip(*rows, strict=True)) if rows else [(), (), (), (), ()]
-        kinds = [pa.float64()] * 3 + [pa.string(), pa.float64()]
-        named = {name: pa.array(list(own), kind) for name, own, kind in zip("txygm", columns, kinds, strict=True)}
+        columns = list(zip(*rows, strict=True)) if rows else [()] * 6
+        kinds = [pa.float64()] * 3 + [pa.string(), pa.float64(), pa.float64()]
+        named = {name: pa.array(list(own), kind) for name, own, kind in zip("txygms", columns, kinds, strict=True)}
         tables.append(pa.table({"k": pa.array(range(first, first + n), pa.int64()), **named}))
     by = draw(st.sampled_from(["likelihood", "probability", "distance"]))
     window = draw(st.sampled_from(["tick", ap.TumblingWindow("4 seconds"), ap.TumblingWindow("100 seconds")]))
@@ -119,10 +140,10 @@ def scans(draw: st.DrawFn, /, spread: bool = True) -> tuple[list[pa.Table], dict
     asked |= {"margin": "m"} if (wide := draw(st.booleans())) else {}
     if by != "distance" and not wide and draw(st.booleans()):
         asked["epsilon"] = {"x": 3.0, "y": 1.0}
-    return tables, asked | {"sigma": draw(st.sampled_from([0.5, 1.0])), "grouped": draw(st.booleans()) and spread}
+    return tables, asked | {"sigma": draw(st.sampled_from([0.5, 1.0, "s"])), "grouped": draw(st.booleans()) and spread}
 
 
-def streams(frames: Iterable[Any], sigma: float, *, grouped: bool, **more: Any) -> list[Any]:
+def streams(frames: Iterable[Any], sigma: float | str, *, grouped: bool, **more: Any) -> list[Any]:
     value = ap.Gaussian("x", "y", sigma=sigma)
     names = ("tracks", "echoes")
     parts: Any = {"partition_by": "g"} if grouped else {}
@@ -134,6 +155,19 @@ def streams(frames: Iterable[Any], sigma: float, *, grouped: bool, **more: Any) 
 
 def block_of(time: float, window: Any) -> float:
     return time if window == "tick" else time // float(str(window.length).split()[0])
+
+
+def gain_of(pair: dict[str, Any], left: dict[str, Any], right: dict[str, Any], asked: dict[str, Any]) -> Gain | None:
+    """What a pair of the join gains; None where that is nothing, as its rows have no error and are apart."""
+    if asked["by"] == "probability":
+        return 0, pair["probability"]
+    if asked["by"] == "distance":
+        return 0, asked["epsilon"] + (left["m"] + right["m"] if "margin" in asked else 0.0) - pair["distance"]
+    if pair["log_likelihood_ratio"] is not None:
+        return 0, pair["log_likelihood_ratio"]
+    assert left["s"] == right["s"] == 0.0
+    together = (left["x"], left["y"]) == (right["x"], right["y"])
+    return (2, -math.log(2.0 * math.pi * asked["density"])) if together else None
 
 
 def check(found: Sequence[dict[str, Any]], tables: Sequence[pa.Table], asked: dict[str, Any]) -> None:
@@ -155,10 +189,9 @@ def check(found: Sequence[dict[str, Any]], tables: Sequence[pa.Table], asked: di
         left, right = (rows[side][pair[f"{name}_key"]] for side, name in enumerate(("left", "right")))
         if block_of(left["t"], asked["window"]) != block_of(right["t"], asked["window"]):
             continue
-        gain = pair["log_likelihood_ratio"] if likely else pair["probability"]
-        if asked["by"] == "distance":
-            wider = left["m"] + right["m"] if "margin" in asked else 0.0
-            gain = asked["epsilon"] + wider - pair["distance"]
+        gain = gain_of(pair, left, right, asked)
+        if gain is None:
+            continue
         block = block_of(left["t"], asked["window"]), left["g"] if own["grouped"] else None
         blocks[block].append((left["k"], right["k"], gain))
     chosen = [row for row in found if row["left_key"] is not None and row.get("right_key") is not None]
@@ -167,13 +200,15 @@ def check(found: Sequence[dict[str, Any]], tables: Sequence[pa.Table], asked: di
         taken = {(row["left_key"], row["right_key"]): row for row in chosen}
         assert set(taken) <= {(left, right) for own_pairs in blocks.values() for left, right, _ in own_pairs}
         for own_pairs in blocks.values():
-            sums = [gain for left, right, gain in own_pairs if (left, right) in taken]
+            order, gained = total(gain for left, right, gain in own_pairs if (left, right) in taken)
             greatest = best_of(own_pairs)
-            assert math.isclose(sum(sums), greatest, abs_tol=1e-6)
-            for at, (left, right, _) in enumerate(own_pairs):
+            assert order == greatest[0]
+            assert math.isclose(gained, greatest[1], abs_tol=1e-6)
+            for at, (left, right, (infinite, ratio)) in enumerate(own_pairs):
                 if (row := taken.get((left, right))) is not None:
-                    loss = greatest - best_of(own_pairs[:at] + own_pairs[at + 1 :])
-                    assert math.isclose(row["margin"], loss, abs_tol=1e-6)
+                    assert math.isclose(row["margin"], loss_of(own_pairs, at), abs_tol=1e-6)
+                    if likely:
+                        assert row["log_likelihood_ratio"] == (None if infinite else pytest.approx(ratio, abs=1e-9))
     lone = [[row[f"{side}_key"] for row in found if row.get(f"{other}_key") is None] for side, other in _SIDES]
     if asked["how"] == "left_anti":
         return

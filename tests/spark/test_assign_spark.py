@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,6 +79,29 @@ def test_spark_chooses_at_once_and_batch_by_batch(
     answers = drained_answers(ASSIGN(*frames, **arguments(asked), options=TWO), tmp_path / "out")
     check(answers.to_pylist(), tables, asked)
     assert sorted(map(str, answers.to_pylist())) == sorted(map(str, whole.to_pylist()))
+
+
+def test_exact_rows_at_one_place_are_partners_on_each_engine(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [
+        {"k": k, "t": LATER, "x": x, "y": 0.0, "s": s} for k, x, s in ((1, 0.0, 0.0), (2, 50.0, 1.0), (3, 9.0, 0.0))
+    ]
+    tables = [pa.Table.from_pylist(rows), pa.Table.from_pylist([row | {"k": row["k"] + 6} for row in rows[:2]])]
+    asked: dict[str, Any] = {"epsilon": 5.0, "probability": 0.5, "window": "tick", "density": 0.001, "how": "full"}
+    expected = ASSIGN(*streams(tables, "s", grouped=False), **asked)
+    chosen = {row["left_key"]: (row["right_key"], row["margin"]) for row in expected.to_pylist()}
+    assert chosen == {1: (7, math.inf), 2: (8, pytest.approx(4.376731, abs=1e-6)), 3: (None, None)}
+    assert expected["log_likelihood_ratio"].null_count == 2
+    hand = ap.Assign(*streams([None, None], "s", grouped=False), **asked)
+    pushed = [hand.push(tracks=tables[0], echoes=tables[1]), hand.drain()]
+    for side, table in enumerate(tables):
+        (tmp_path / str(side)).mkdir()
+        pq.write_table(table, tmp_path / str(side) / "0.parquet")
+    batch = [spark.read.parquet(str(tmp_path / str(side))) for side in (0, 1)]
+    whole = ASSIGN(*streams(batch, "s", grouped=False), **asked).toArrow()
+    streamed = streams([read_stream(spark, tmp_path / str(side)) for side in (0, 1)], "s", grouped=False, lateness=100)
+    drained = drained_answers(ASSIGN(*streamed, **asked, options=TWO), tmp_path / "out")
+    for found in (pa.concat_tables(pushed), whole, drained):
+        assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
 
 
 def test_types_of_spark_and_carried_columns_come_back(spark: SparkSession) -> None:

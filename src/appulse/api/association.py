@@ -168,8 +168,9 @@ def assign(
     * ``probability``: the least probability of being within epsilon, in (0, 1].
     * ``window``: the blocks: ``ap.TumblingWindow("10 seconds")``, or ``"tick"``, the rows of one time, such as a scan.
     * ``by``: the gain of a pair. ``"likelihood"``: the logarithm of the density of the difference of the two rows under
-      the sum of their errors, over ``density``. ``"probability"``: the probability of the pair. ``"distance"``: how
-      much less than ``epsilon`` and their margins their means are apart.
+      the sum of their errors, over ``density``; infinite where both rows have no error and are at one place.
+      ``"probability"``: the probability of the pair. ``"distance"``: how much less than ``epsilon`` and their margins
+      their means are apart.
     * ``method``: ``"optimal"``, or ``"greedy"``, which takes the best pair first, then the best of what is left, and
       knows no margins.
     * ``density``: the expected number of unrelated right rows per unit of length, area or volume. Unless given, the
@@ -180,8 +181,8 @@ def assign(
     * ``options``: for partitions, the size of the output and of components; see `Options`.
 
     Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns of
-    `similarity_join`, by likelihood ``log_likelihood_ratio``, and ``margin``: how much the greatest sum falls if the
-    pair is forbidden; small where another choice is about as good.
+    `similarity_join`, by likelihood ``log_likelihood_ratio`` (null if it is infinite), and ``margin``: how much the
+    greatest sum falls if the pair is forbidden; small where another choice is about as good.
 
     Raises `BadArgument` for a wrong argument, or for a component of more than ``Options(max_component=5000)`` rows:
     rows that may be partners of each other's partners (`explain` has their number). Raises `BadInput` with

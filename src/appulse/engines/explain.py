@@ -236,6 +236,12 @@ def _assign(call: AssignCall, tiles: int | None) -> Iterator[str]:
         counts = call.observed.counts
         some, most = counts.get("components", 0), counts.get("largest component", 0)
         yield f"components: {some:,}, the largest of {most:,} rows"
+        if lacking := counts.get("without density", 0):
+            first = counts.get("infinitely likely", 0)
+            yield (
+                f"likelihood: pairs without a density, as neither row has an error in some direction: {lacking:,}, of "
+                f"which {first:,} are at one place there and come first; the others are never chosen"
+            )
     if tiles is not None:
         yield f"on Spark: blocks spread over {tiles} buckets by hash"
 

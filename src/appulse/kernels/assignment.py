@@ -19,8 +19,8 @@ from appulse.kernels.jit import exact_kernel
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Floats, Ints
 
-# Of the greatest gain, how much less a way has to cost to be another one: far above the rounding of equal ways, which
-# would lower each other without end.
+# Of what a way costs, how much less another one has to cost: far above the rounding of equal ways, which would lower
+# each other without end.
 _LESS = 1e-12
 
 
@@ -52,9 +52,6 @@ def _costs(left: Ints, right: Ints, gain: Floats, chosen: Flags, n: int, m: int,
         if chosen[e]:
             pair_of_left[left[e]], pair_of_right[right[e]] = e, e
     cost = np.full(n + m, np.inf)
-    less = _LESS
-    for e in range(gain.shape[0]):
-        less = max(less, _LESS * gain[e])
     queue, waits = np.empty(n + m + 1, np.int64), np.zeros(n + m, np.bool_)
     head, tail, size = 0, 0, n + m + 1
     for v in range(n + m):
@@ -72,6 +69,7 @@ def _costs(left: Ints, right: Ints, gain: Floats, chosen: Flags, n: int, m: int,
             for at in range(first[own], first[own + 1]):
                 e = order[at]
                 u = right[e] + n if v < n else left[e]
+                less = _LESS * max(1.0, gain[e], abs(cost[v]))
                 if not chosen[e] and cost[v] - gain[e] < cost[u] - less:
                     cost[u] = cost[v] - gain[e]
                     if not waits[u]:
@@ -81,6 +79,7 @@ def _costs(left: Ints, right: Ints, gain: Floats, chosen: Flags, n: int, m: int,
             e = pair_of_right[v - n] if v >= n else pair_of_left[v]
             if e >= 0:
                 u = left[e] if v >= n else right[e] + n
+                less = _LESS * max(1.0, gain[e], abs(cost[v]))
                 if cost[v] + gain[e] < cost[u] - less:
                     cost[u] = cost[v] + gain[e]
                     if not waits[u]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+# Gains below this are the same where an order counts more: they are those of rows hundreds of deviations apart.
+_LEAST = -1e5
 # Rows of a component up to which all its pairs are laid out as a matrix.
 _DENSE = 128
 #: What gains may be.
@@ -22,10 +24,17 @@ BY = ("likelihood", "probability", "distance")
 METHODS = ("optimal", "greedy")
 
 
+class Gains(NamedTuple):
+    """What pairs gain. One of a higher ``order`` gains more than any number of lower ones: sums go by order first."""
+
+    gain: NDArray[np.float64]
+    order: NDArray[np.int64] | None = None
+
+
 def assigned(
     left: NDArray[np.int64],
     right: NDArray[np.int64],
-    gain: NDArray[np.float64],
+    gains: Gains,
     *,
     greedy: bool,
     most: int,
@@ -34,50 +43,69 @@ def assigned(
     """Which pairs are chosen, and how much the greatest sum falls where each is forbidden (NaN for the greedy choice).
 
     Pairs that gain nothing are never chosen. Pairs of rows that follow from each other are a component, which has
-    at most ``most`` rows.
+    at most ``most`` rows. Where the sum falls by an order it falls by infinity.
     """
-    worth = np.flatnonzero(gain > 0.0)
-    left, right, gain = left[worth], right[worth], gain[worth]
+    gain, order = gains.gain, np.zeros(len(left), np.int64) if gains.order is None else gains.order
+    worth = np.flatnonzero((gain > 0.0) | (order > 0))
+    left, right, gain, order = left[worth], right[worth], gain[worth], order[worth]
     if len(worth) == 0:
         return worth, np.empty(0)
     ours, left = np.unique(left, return_inverse=True)
     theirs, right = np.unique(right, return_inverse=True)
+    n, m = len(ours), len(theirs)
     if greedy:
-        chosen = _greedy(left, right, gain, len(ours), len(theirs))
+        chosen = _greedy(left, right, np.lexsort((right, left, -gain, -order)), n, m)
         return worth[chosen], np.full(int(chosen.sum()), np.nan)
-    chosen = _optimal(left, right, gain, (len(ours), len(theirs)), most, counts)
-    lost: NDArray[np.float64] = margins(left, right, gain, chosen, len(ours), len(theirs))
-    return worth[chosen], lost[chosen]
+    component = _components(left, right, n, m)
+    gain, step = _by_order(left, gain, order, component)
+    chosen = _optimal(left, right, gain, component, most, counts)
+    lost: NDArray[np.float64] = margins(left, right, gain, chosen, n, m)
+    return worth[chosen], np.where(lost < 0.5 * step[component[left]], lost, np.inf)[chosen]
 
 
 def _greedy(
-    left: NDArray[np.int64], right: NDArray[np.int64], gain: NDArray[np.float64], n: int, m: int
+    left: NDArray[np.int64], right: NDArray[np.int64], best: NDArray[np.int64], n: int, m: int
 ) -> NDArray[np.bool_]:
-    """The pair that gains most, then the one that gains most among the other rows, and so on."""
-    chosen, ours, theirs = np.zeros(len(gain), bool), [False] * n, [False] * m
-    order = np.lexsort((right, left, -gain))
-    for e, i, j in zip(order.tolist(), left[order].tolist(), right[order].tolist(), strict=True):
+    """The pair that gains most, which comes first in ``best``, then the first among the other rows, and so on."""
+    chosen, ours, theirs = np.zeros(len(left), bool), [False] * n, [False] * m
+    for e, i, j in zip(best.tolist(), left[best].tolist(), right[best].tolist(), strict=True):
         if not ours[i] and not theirs[j]:
             ours[i] = theirs[j] = chosen[e] = True
     return chosen
+
+
+def _components(left: NDArray[np.int64], right: NDArray[np.int64], n: int, m: int) -> NDArray[np.int64]:
+    """The component of each row: ``n`` left ones, then ``m`` right ones."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = csr_array((np.ones(len(left), bool), (left, right + n)), shape=(n + m, n + m))
+    component: NDArray[np.int64] = connected_components(graph, directed=False)[1]
+    return component
+
+
+def _by_order(
+    left: NDArray[np.int64], gain: NDArray[np.float64], order: NDArray[np.int64], component: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Gains as one number, and what an order is worth in each component: more than sums differ by otherwise."""
+    gain, own = np.where(order > 0, np.maximum(gain, _LEAST), gain), component[left]
+    most_of = np.zeros(len(component))
+    np.maximum.at(most_of, left, np.abs(gain))
+    step = 1.0 + 4.0 * np.bincount(component, weights=most_of).astype(np.float64)
+    return gain + order * step[own], step
 
 
 def _optimal(
     left: NDArray[np.int64],
     right: NDArray[np.int64],
     gain: NDArray[np.float64],
-    shape: tuple[int, int],
+    component: NDArray[np.int64],
     most: int,
     counts: Counter[str],
 ) -> NDArray[np.bool_]:
     """Component by component, by solvers of SciPy, which take long to import."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
-
-    n, m = shape
-    graph = csr_array((np.ones(len(left), bool), (left, right + n)), shape=(n + m, n + m))
-    found, component = connected_components(graph, directed=False)
-    sizes = np.bincount(component, minlength=found)
+    n, sizes = int(left.max()) + 1, np.bincount(component)
+    found = len(sizes)
     largest = int(sizes.max())
     counts["components"] += found
     counts["largest component"] = max(counts["largest component"], largest)

@@ -12,8 +12,9 @@ from appulse.model.batch import Batch
 from appulse.model.positions import degrees_of
 from appulse.model.strings import Labels
 from appulse.operators.answers import NO_ANSWERS, Answers
-from appulse.operators.assignment import assigned
+from appulse.operators.assignment import Gains, assigned
 from appulse.operators.labels import LabelNumbers
+from appulse.operators.limits import limits
 from appulse.operators.numbering import in_canonical_order
 from appulse.operators.output import Output
 from appulse.operators.partners import LEFT, notes_of
@@ -71,11 +72,12 @@ def partners(plan: BlockPlan, streams: Sequence[Objects], counts: Counter[str]) 
         densities = np.log(_densities(plan, sides))
         join = replace(join, least_ratio=float(densities.min()))
     pairs, left, right = _pairs(join, sides, counts)
-    margins = _margin(sides[0].rows, left) + _margin(sides[1].rows, right)
     ratio = None if pairs.ratio is None else pairs.ratio - densities[sides[0].block[left]]
-    chosen, margin = assigned(
-        left, right, _gains(plan, pairs, ratio, margins), greedy=plan.greedy, most=plan.most, counts=counts
-    )
+    if ratio is None:
+        gains = _gains(plan, pairs, _margin(sides[0].rows, left) + _margin(sides[1].rows, right))
+    else:
+        gains = _of_ratios(join, sides, (left, right), ratio, densities, counts)
+    chosen, margin = assigned(left, right, gains, greedy=plan.greedy, most=plan.most, counts=counts)
     counts["answers"] += len(chosen)
     ours, theirs = left[chosen], right[chosen]
     found = replace(
@@ -98,12 +100,29 @@ def _margin(rows: Objects, at: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.zeros(len(at)) if rows.margin is None else rows.margin[at]
 
 
-def _gains(
-    plan: BlockPlan, pairs: Answers, ratio: NDArray[np.float64] | None, margins: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    if plan.by == "likelihood" and ratio is not None:
-        return np.nan_to_num(ratio, nan=0.0)
-    return pairs.probability if plan.by == "probability" else plan.join.limit + margins - pairs.distance
+def _gains(plan: BlockPlan, pairs: Answers, margins: NDArray[np.float64]) -> Gains:
+    return Gains(pairs.probability if plan.by == "probability" else plan.join.limit + margins - pairs.distance)
+
+
+def _of_ratios(
+    plan: JoinPlan,
+    sides: Sequence[_Rows],
+    pairs: tuple[NDArray[np.int64], NDArray[np.int64]],
+    ratio: NDArray[np.float64],
+    densities: NDArray[np.float64],
+    counts: Counter[str],
+) -> Gains:
+    """Logarithms of likelihood ratios, and what they tend to where the difference has no density."""
+    lacking = np.flatnonzero(np.isnan(ratio))
+    if len(lacking) == 0:
+        return Gains(ratio)
+    left, right = (side.rows.take(at[lacking]) for side, at in zip(sides, pairs, strict=True))
+    gain, order = ratio.copy(), np.zeros(len(ratio), np.int64)
+    order[lacking], logarithm = limits(plan, left, right)
+    gain[lacking] = np.where(order[lacking] > 0, logarithm - densities[sides[0].block[pairs[0][lacking]]], 0.0)
+    counts["without density"] += len(lacking)
+    counts["infinitely likely"] += int((order > 0).sum())
+    return Gains(gain, order)
 
 
 def _in_blocks(plan: BlockPlan, streams: Sequence[Objects]) -> list[_Rows]:

@@ -427,7 +427,7 @@ class SimilarityJoin(FewPoints):
         """The pairs that are likely enough, where that is asked for: a density costs far less than a probability."""
         if self.plan.least_ratio is None or (ratios := likelihood_ratios(self.plan, pairs)) is None:
             return pairs
-        likely = ratios > self.plan.least_ratio
+        likely = ~(ratios <= self.plan.least_ratio)  # those without a density have none
         self.counts["pruned_likelihood"] += int(len(likely) - likely.sum())
         return pairs.filter(likely)
 
