@@ -52,9 +52,10 @@ class JoinPlan:
     each left row, the nearest ``by`` distance or probability; 0: all. Where rows are ``assigned`` to each other, pairs
     have a margin. Where ``fewer_than`` is above 0, left rows that have fewer partners than that with probability
     ``certain`` are the answers. Pairs whose likelihood ratio is known and not above ``least_ratio`` are no answers.
-    Where rows may be ``withdrawn``, pairs that stand know their rows. Where there are ``margins`` each row of a pair adds its own to epsilon. ``groups`` of dimensions have an epsilon each, and all
-    have to hold; distances go by the ``metric``. ``dimensions`` is 0 where they are not known. ``audit`` is the
-    share of rows whose pairs are computed in full where bounds decided against them.
+    Where rows may be ``withdrawn``, pairs that stand know their rows. Where there are ``margins`` each row
+    of a pair adds its own to epsilon. ``groups`` of dimensions have an epsilon each, and all have to hold; distances go
+    by the ``metric``. ``dimensions`` is 0 where they are not known. ``audit`` is the share of rows whose pairs are
+    computed in full where bounds decided against them.
     """
 
     streams: tuple[str, ...]
