@@ -31,3 +31,12 @@ def test_long_windows_have_the_means_of_the_counts_of_rows(n: int, least: float,
     assert exist.sum() > 64.0
     assert (np.abs(found[:, 0] - wanted[:, 2]) <= 1e-12 * wanted[:, 3]).all()
     assert found[:, 1] == pytest.approx(wanted[:, 3], rel=1e-12)
+
+
+@pytest.mark.parametrize("absent", [1e-3, 1e-6, 1e-9])
+def test_rows_that_are_hardly_ever_absent_hardly_move_a_mean(absent: float) -> None:
+    n = 100
+    rows = CountedRows(np.full(n, 1.0 - absent), np.random.default_rng(1).normal(size=n), np.zeros(n), np.zeros(n))
+    begin, end, wanted = np.array([0]), np.array([n]), np.empty((1, 6))
+    counted(begin, end, *rows, 0, wanted)
+    assert means(begin, end, rows)[0, 1] == pytest.approx(wanted[0, 3], rel=1e-9, abs=0.0)

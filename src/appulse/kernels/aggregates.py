@@ -208,11 +208,11 @@ def long_means(
     With N values that sum to S, 1/N is the integral of t^(N-1) over [0, 1], and 1/N^2 that of -log(t) t^(N-1). So S/N
     and its square are integrals of what rows add at t, times the product of their generating functions, 1 - p (1 - t).
     That falls as exp(-u), with u the expected number of rows times 1 - t: ``nodes`` and ``shares`` are a Gauss-Laguerre
-    rule in u, shares times exp(u).
+    rule in u, shares times exp(u). What pairs of rows add to the square is the square of what rows add, less that of
+    each with itself: taken from its own right away, 1 - p of it is left, without rounding.
     """
     many = nodes.shape[0]
-    at, product, once = np.empty(many), np.empty(many), np.empty(many)
-    twice, squares = np.empty(many), np.empty(many)
+    at, product, once, own_part = np.empty(many), np.empty(many), np.empty(many), np.empty(many)
     for w in range(begin.shape[0]):
         a, b = begin[w], end[w]
         unit = _unit(max(_largest(mean[a:b]), _largest(deviation[a:b])))
@@ -221,24 +221,22 @@ def long_means(
             known += exist[i]
             shift += (mean[i] / unit - shift) * (exist[i] / known)
         for k in range(many):
-            at[k], product[k], once[k], twice[k], squares[k] = nodes[k] / known, 1.0, 0.0, 0.0, 0.0
+            at[k], product[k], once[k], own_part[k] = nodes[k] / known, 1.0, 0.0, 0.0
         for i in range(a, b):
             p = exist[i]
             value, own = (mean[i] / unit - shift) + rest[i] / unit, deviation[i] / unit
-            first, second = p * value, p * (value * value + own * own)
+            first, apart, within = p * value, p * (1.0 - p) * value * value, p * own * own
             for k in range(many):
                 others = 1.0 - p * at[k]
                 share = 1.0 / others
                 product[k] *= others
                 once[k] += first * share
-                twice[k] += second * share
-                squares[k] += (first * share) * (first * share)
+                own_part[k] += (apart * share + within) * share
         moved = spread = 0.0
         for k in range(many):
             weight = shares[k] * product[k] / known
-            both = (1.0 - at[k]) * (once[k] * once[k] - squares[k])
             moved += weight * once[k]
-            spread -= weight * math.log1p(-at[k]) * (twice[k] + both)
+            spread -= weight * math.log1p(-at[k]) * (own_part[k] + (1.0 - at[k]) * once[k] * once[k])
         out[w, 0] = (moved + shift) * unit
         out[w, 1] = math.sqrt(max(spread - moved * moved, 0.0)) * unit
 
