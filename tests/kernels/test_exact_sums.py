@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from appulse.kernels.exact_sums import deviations, doubles, roots, run_sums
+from appulse.kernels.exact_sums import deviations, doubles, roots, run_means, run_sums
 from tests.helpers.runs import runs
 
 DOUBLES = st.one_of(
@@ -47,6 +47,14 @@ def test_sums_are_the_doubles_next_to_them(some: Runs) -> None:
     begin, end, values = _places(some)
     for a, b, found in zip(begin, end, doubles(*run_sums(begin, end, values)).tolist(), strict=True):
         assert found == _double(sum(map(Fraction, values[a:b].tolist()), Fraction(0)))
+
+
+def test_equal_values_have_their_value_for_a_mean() -> None:
+    """A sum that was rounded, divided, is the number next to it for one in ten."""
+    for value in np.random.default_rng(1).normal(size=50).tolist():
+        ends = np.arange(1, 200)
+        _, mean, shift = run_means(np.zeros(199, np.int64), ends, np.full(199, value))
+        assert (doubles(mean, shift) == value).all()
 
 
 @given(runs(st.tuples(st.floats(0.0, 1e300), st.integers(-2100, 2100))))  # type: ignore[arg-type]

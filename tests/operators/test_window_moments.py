@@ -40,3 +40,9 @@ def test_rows_that_are_hardly_ever_absent_hardly_move_a_mean(absent: float) -> N
     begin, end, wanted = np.array([0]), np.array([n]), np.empty((1, 6))
     counted(begin, end, *rows, 0, wanted)
     assert means(begin, end, rows)[0, 1] == pytest.approx(wanted[0, 3], rel=1e-9, abs=0.0)
+
+
+def test_a_mean_of_equal_values_is_that_value() -> None:
+    value = np.full(199, 0.7)
+    rows = CountedRows(np.ones(199), value, np.zeros(199), np.zeros(199))
+    assert (means(np.zeros(199, np.int64), np.arange(1, 200), rows)[:, 0] == 0.7).all()

@@ -29,9 +29,20 @@ def run_sums(begin: Ints, end: Ints, terms: Floats, shifts: Ints | None = None) 
 
     The value alone may be divided, or its root taken, where the sum is no double.
     """
-    value, shift = np.empty(len(begin)), np.empty(len(begin), np.int64)
-    slide_sums(begin, end, terms, np.zeros(len(terms), np.int64) if shifts is None else shifts, value, shift)
+    value, _, shift = _slid(begin, end, terms, shifts)
     return value, shift
+
+
+def run_means(begin: Ints, end: Ints, terms: Floats) -> tuple[Floats, Floats, Ints]:
+    """The sum of the terms of each run, and their mean, as values with one shift; of equal terms the mean is theirs."""
+    return _slid(begin, end, terms)
+
+
+def _slid(begin: Ints, end: Ints, terms: Floats, shifts: Ints | None = None) -> tuple[Floats, Floats, Ints]:
+    value, mean, shift = np.empty(len(begin)), np.empty(len(begin)), np.empty(len(begin), np.int64)
+    shifts = np.zeros(len(terms), np.int64) if shifts is None else shifts
+    slide_sums(begin, end, terms, shifts, value, mean, shift)
+    return value, mean, shift
 
 
 def doubles(value: Floats, shift: Ints) -> Floats:
@@ -96,18 +107,32 @@ def _add(total: _Sum, value: float, shift: int) -> None:
 @exact_kernel
 def _add_product(total: _Sum, one: float, other: float, shift: int) -> None:
     """Add ``one * other * 2 ** shift``, both at most 1 and without a limit of their precision (Dekker 1971)."""
+    product, rest = _product(one, other)
+    _add(total, product, shift)
+    _add(total, rest, shift)
+
+
+@exact_kernel
+def _product(one: float, other: float) -> tuple[float, float]:
+    """A product as a double, and what rounding took away."""
     product = one * other
     up = _SPLIT * one
     a = up - (up - one)
     up = _SPLIT * other
     b = up - (up - other)
-    _add(total, product, shift)
-    _add(total, ((a * b - product) + a * (other - b) + (one - a) * b) + (one - a) * (other - b), shift)
+    return product, ((a * b - product) + a * (other - b) + (one - a) * b) + (one - a) * (other - b)
 
 
 @exact_kernel
 def _read(total: _Sum) -> tuple[float, int]:
-    """The sum, as ``value * 2 ** shift`` with a value of 0, or from 2 ** 61 to 2 ** 62."""
+    """The sum, as `_read_all`, as a double."""
+    value, _, shift = _read_all(total)
+    return value, shift
+
+
+@exact_kernel
+def _read_all(total: _Sum) -> tuple[float, float, int]:
+    """The sum, as ``value * 2 ** shift`` with a value of 0, or from 2 ** 61 to 2 ** 62, and the value's next bits."""
     digits, first, last = total.digits, total.used[0], total.used[1]
     for k in range(first, last):
         digits[k + 1] += digits[k] >> 32
@@ -120,7 +145,7 @@ def _read(total: _Sum) -> tuple[float, int]:
     k = last
     while k >= first and digits[k] == 0:
         k -= 1
-    value, shift = 0.0, 0
+    value, rest_of_value, shift = 0.0, 0.0, 0
     if k >= first:
         top = digits[k]
         behind = digits[k - 1] if k - 1 >= first else 0
@@ -135,11 +160,13 @@ def _read(total: _Sum) -> tuple[float, int]:
             rest = digits[k_rest]
             k_rest -= 1
         # A bit below all that a double has says which way a half is rounded.
-        value = float(sign * (kept | (rest != 0)))
+        whole = sign * (kept | (rest != 0))
+        value = float(whole)
+        rest_of_value = float(whole - np.int64(value))
         shift = 32 * (k - 1) + 2 - more + _LOWEST
     if sign < 0:
         _negate(digits, first, last)
-    return value, shift
+    return value, rest_of_value, shift
 
 
 @exact_kernel
@@ -154,8 +181,8 @@ def _negate(digits: Ints, first: int, last: int) -> None:
 
 
 @exact_kernel
-def slide_sums(begin: Ints, end: Ints, terms: Floats, shifts: Ints, value: Floats, shift: Ints) -> None:
-    """What `run_sums` gives."""
+def slide_sums(begin: Ints, end: Ints, terms: Floats, shifts: Ints, value: Floats, mean: Floats, shift: Ints) -> None:
+    """What `run_means` gives, and `run_sums`."""
     total = _fresh()
     a = b = 0
     for w in range(begin.shape[0]):
@@ -167,7 +194,11 @@ def slide_sums(begin: Ints, end: Ints, terms: Floats, shifts: Ints, value: Float
         for i in range(b, end[w]):
             _add(total, terms[i], shifts[i])
         a, b = begin[w], end[w]
-        value[w], shift[w] = _read(total)
+        value[w], rest, shift[w] = _read_all(total)
+        n = float(b - a)
+        quotient = value[w] / n
+        product, more = _product(quotient, n)
+        mean[w] = quotient + ((value[w] - product) - more + rest) / n
 
 
 @exact_kernel

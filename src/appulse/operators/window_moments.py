@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.aggregates import counted, long_means
-from appulse.kernels.exact_sums import doubles, roots, run_sums
+from appulse.kernels.exact_sums import doubles, roots, run_means, run_sums
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
@@ -89,11 +89,11 @@ def counted_moments(begin: Ints, end: Ints, rows: CountedRows, size: int) -> Flo
 def _certain_moments(begin: Ints, end: Ints, rows: CountedRows) -> Floats:
     """As `counted_moments`, of windows whose rows all exist."""
     n = end - begin
-    total, shift = run_sums(begin, end, rows.mean)
+    total, mean, shift = run_means(begin, end, rows.mean)
     spread, spread_shift = _variances(begin, end, np.ones(len(rows.mean)), rows.mean, rows.deviation)
     out = np.zeros((len(begin), 6))
     out[:, 0], out[:, 1] = doubles(total, shift), roots(spread, spread_shift)
-    out[:, 2], out[:, 3] = doubles(total / n, shift), roots(spread / n / n, spread_shift)
+    out[:, 2], out[:, 3] = doubles(mean, shift), roots(spread / n / n, spread_shift)
     out[:, 4] = n
     if rows.rest.any():
         lost = doubles(*run_sums(begin, end, rows.rest))
