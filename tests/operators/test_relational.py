@@ -281,6 +281,13 @@ def _rows(*times: float, value: float | list[float] = 1.0) -> pa.Table:
     return pa.table({"id": range(len(times)), "ts": list(times), "x": [value] * len(times)})
 
 
+def test_distributions_of_tiny_values_are_given_beside_huge_ones() -> None:
+    rows = pa.table({"id": [1, 2], "ts": [0, 100], "x": [1e-200, 1e308], "p": [0.5, 0.5]})
+    stream = ap.Stream(rows, key="id", time="ts", value="x", existence="p")
+    found = ap.window_aggregate(stream, {"x": "sum"}, window=10, distribution=True)["x_sum_distribution"].to_pylist()
+    assert [[atom["value"] for atom in atoms] for atoms in found] == [[0.0, 1e-200], [0.0, 1e308]]
+
+
 def test_by_hand_a_tick_is_answered_once_it_is_complete() -> None:
     """Late rows and rows from the future are rejects; what raises has changed nothing; after a drain nothing comes."""
     stream = ap.Stream(None, key="id", time="ts", value="x", lateness=2)

@@ -503,7 +503,10 @@ class _Evaluation:
         first, values, weights = self._points_of(asked.dimension)
         by_count, error = asked.aggregate == "mean", np.zeros(2)
         unit = kernels.unit_of(values[first[begin] : first[end]])
-        rows = kernels.UncertainRows(self._exist, first, values if unit == 1.0 else values / unit, weights)
+        if unit != 1.0:
+            with np.errstate(over="ignore"):  # values of other windows
+                values = values / unit
+        rows = kernels.UncertainRows(self._exist, first, values, weights)
         count, value, chance = kernels.sum_atoms(begin, end, rows, self._plan.size, by_count, kernels.MOST_ATOMS, error)
         if by_count:
             some = count > 0
