@@ -84,7 +84,8 @@ class RegionSet:
         """Some of them, in their order; their rows are those of the same frame."""
         if len(at) == len(self.rows):
             return self
-        return replace(self, arrays=taken(self.arrays, at), rows=self.rows[at], found_by=None)
+        some = _Numbered(_Rows.of(self.arrays), self.rows).take(at)
+        return replace(self, arrays=some.regions.arrays(), rows=some.number, found_by=None)
 
     def growing(self) -> GrowingRegions:
         """These, to be added to: the first who asks has the room behind them, others a copy once they add."""
@@ -283,6 +284,14 @@ class _Rows(Batch):
         block = self.blocks.values
         outline = self.blocks.offsets, block.edges.offsets, block.bounds, block.edges.values
         return Regions(*outline, self.box, self.radius, self.centre, self.raster)
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered(Batch):
+    """Regions, with the rows of the frame that they came in."""
+
+    regions: _Rows
+    number: NDArray[np.int64]
 
 
 def _edges(shapely: Any, shapes: NDArray[Any], outlined: NDArray[np.intp]) -> tuple[NDArray[Any], ...]:
