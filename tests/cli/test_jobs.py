@@ -17,6 +17,7 @@ import pytest
 import appulse as ap
 from appulse import jobs
 from appulse.errors import JobError
+from appulse.jobs.files import files_at
 from appulse.jobs.planning import plan_job
 from appulse.jobs.resident import Resident
 
@@ -590,3 +591,11 @@ def test_files_in_parts_have_the_names_of_folders_as_columns_on_spark(job: Path,
     job.write_text('engine = "local"\n' + job.read_text())
     with pytest.raises(JobError, match="near has files in parts, as in day=1/"):
         jobs.load(job)
+
+
+def test_hidden_folders_are_no_parts(tmp_path: Path) -> None:
+    """As Spark has it, which takes those whose names begin with a line."""
+    for name in ("day=1", "_day=1", ".day=1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.csv").write_text("")
+    assert [file.parent.name for file in files_at(str(tmp_path))] == ["_day=1", "day=1"]

@@ -39,7 +39,7 @@ def files_at(place: str) -> list[Path]:
 def _inside(folder: Path) -> Iterator[Path]:
     """What a folder has, with that of its parts."""
     for one in sorted(folder.iterdir()):
-        if "=" in one.name and one.is_dir():
+        if "=" in one.name and not one.name.startswith(".") and one.is_dir():
             yield from _inside(one)
         else:
             yield one
