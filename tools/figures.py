@@ -99,6 +99,7 @@ RUNS = (
                 "microseconds of a mean over all possible worlds, 2,000 rows that may not exist",
                 "reported",
             ),
+            "p90_of_worlds_us": ("of a 90th percentile, 100 rows that may not exist, normal errors", "reported"),
         },
     ),
     Run(
