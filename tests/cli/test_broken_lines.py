@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import appulse as ap
 from appulse import jobs
 from appulse.cli import app
-from appulse.errors import BadArgument
+from appulse.errors import BadArgument, JobError
 from appulse.jobs.resident import Resident
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ CSV = {
 BROKEN_CSV = ["b,2,1,x1", "c,3", "d,4,1,1,5,6", "J\ufffdrg,8.0,1.0,1.0", 'u,"2,1,1', "m,12,1,NA", "p,15"]
 CSV_KEYS = ["Jörg", "a", "f", 'g "q"', "k, l", "n", "o"]
 JSON = {
-    "a.json": b'{"id":"a","at":1,"x":0,"y":0}\n{"id":"b","at":2,"x":1\n{"id":"c","at":"3","x":1,"y":1}\n[1,2]\n\n  \n'
+    "a.json": b'{"id":"a","at":1,"x":0,"y":0}\n{"id":"b","at":2,"x":1\n{"id":"c","at":"3","x":1,"y":1}\n[1,2]\n\n \t\n'
     b'null\n{"id":"f","at":6,"x":1,"y":1,"z":[{"q":1}]}\n{"id":"J\xf6","at":7,"x":0,"y":0}\n'
     b'{"id":"J\xc3\xb6rg","at":8,"x":0,"y":0}\n5\n{"at":9,"x":1,"y":1}\n'
     b'{"id":5,"at":11,"x":1,"y":1}\n{"id":{"a": [1.5, true]},"at":12,"x":1,"y":1}\n',
@@ -226,6 +226,14 @@ OPTIONS = {
     "or not": (b'id,at,x,y\n"a\nb",1,0,0\nc,2,1,1\n', "header = true", ['b"', "c"], ['"a']),
     "an encoding": (b"id,at,x,y\nJ\xf6,1,0,0\nc\n", "header = true, encoding = 'ISO-8859-1'", ["Jö"], ["c"]),
     "other marks": (b"'a;''b''';1;0;0\nc;2;NA;1\n", 'sep = ";", quote = "\'", nullValue = "NA"', ["a;'b'"], []),
+    "no value": (b"NA,1,0,0\nb,2,NA,1\nc,3,1,1\n", "nullValue = 'NA'", ["c"], []),
+    "no value in other letters": (
+        "\u00f8,1,0,0\nb,2,\u00f8,1\n\u00f8\u00f8,3,1,1\n".encode(),
+        "nullValue = '\u00f8'",
+        ["\u00f8\u00f8"],
+        [],
+    ),
+    "a tab": (b"a\t1\t0\t0\n", "sep = '\\t'", ["a"], []),
     "an escape": (b'"a \\"b\\"",1,0,0\n', "escape = '\\'", ['a "b"'], []),
 }
 
@@ -242,6 +250,12 @@ def test_options_count_on_both_engines(tmp_path: Path, request: Any, engine: str
         jobs.run(job, request.getfixturevalue("spark"), drain=True).awaitTermination()
     assert sorted(row["key"] for row in lines(tmp_path / "out")) == sorted(keys)
     assert undecoded(tmp_path) == wanted(broken)
+
+
+def test_a_separator_of_several_characters_asks_for_spark(tmp_path: Path) -> None:
+    job = write(tmp_path, "csv", {"a.csv": b"a||1||0||0\n"}, f"{SCHEMA}\noptions = {{ sep = '||' }}")
+    with pytest.raises(JobError, match=r"have the separator '\|\|'.* set engine = 'spark'"):
+        Resident(job).run(drain=True)
 
 
 def test_compressed_files_have_broken_lines_too(tmp_path: Path) -> None:

@@ -82,7 +82,9 @@ class Form:
 
     def converting(self, schema: pa.Schema | None) -> pv.ConvertOptions:
         """Which types Arrow gives to columns of CSV."""
-        known: dict[str, Any] = {} if self.nulls is None else {"null_values": list(self.nulls)}
+        known: dict[str, Any] = {}
+        if self.nulls is not None:
+            known = {"null_values": list(self.nulls), "strings_can_be_null": True}
         if schema is not None:
             known |= {"column_types": schema, "include_columns": schema.names, "include_missing_columns": True}
         return pv.ConvertOptions(**known)
@@ -332,9 +334,6 @@ def _why_not(line: _Line, names: int) -> str | None:
     if not _is_utf8(line.data):
         return _NOT_UTF8
     return None if found == names else f"has {found} field{'s' * (found != 1)}, and there are {names} columns"
-
-
-# --- JSON -----------------------------------------------------------------------------------------------------------
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------

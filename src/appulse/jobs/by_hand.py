@@ -122,12 +122,19 @@ def form_of(data: DataTable) -> Form:
     header, schema = given.get("header", "").lower() == "true", getattr(data, "schema_", None)
     if not header and schema is None:
         raise JobError(f"The CSV files {data.path} have no names of columns that were read. {NAMELESS}")
+    separator = given.get("sep", given.get("delimiter", ","))
+    separator = "\t" if separator == r"\t" else separator  # as Spark takes it
+    if len(separator) != 1 or not separator.isascii():
+        raise JobError(
+            f"The CSV files {data.path} have the separator {separator!r}. In process it is one ASCII character: give "
+            "such a sep, or set engine = 'spark'."
+        )
     null = given.get("nullvalue", "")
     return Form(
         kind,
         names=() if schema is None else tuple(columns_of(schema).names),
         header=header,
-        separator=given.get("sep", given.get("delimiter", ",")),
+        separator=separator,
         quote=given.get("quote", '"'),
         escape=given.get("escape", given.get("quote", '"')),
         nulls=("", null) if null or schema is not None else None,

@@ -51,7 +51,9 @@ def rows_of_lines(
         known = [field for field in columns if field.name in parts]
         text = T.StructType([T.StructField("value", T.StringType()), *known])
         return _json(reader.schema(text).load(path) if known else lines, options, own, parts)
-    as_bytes = {"encoding": _BYTES} if kind == "csv" and not encoded else {}
+    # Marks and texts among the options are compared with characters, of which some are several bytes.
+    plain = all(str(value).isascii() for value in options.values())
+    as_bytes = {"encoding": _BYTES} if kind == "csv" and plain and not encoded else {}
     asked = T.StructType([*columns.fields, _LINE])
     frame = reader.format(kind).options(**options, **as_bytes, **{_CORRUPT: UNDECODED}).schema(asked).load(path)
     return _read(frame, own, parts, _separator(options)) if as_bytes else _plain(frame, own, parts)
@@ -61,7 +63,7 @@ def _json(lines: DataFrame, options: Mapping[str, Any], own: T.StructType, parts
     """JSON of lines of text, of which the bytes are still there."""
     given = {_CORRUPT: UNDECODED, **{name: _text(value) for name, value in options.items()}}
     row = F.from_json("value", T.StructType([*own.fields, _LINE]), given).alias("_row")
-    found = lines.where("trim(value) != ''").select("*", row, F.col("_metadata.file_name").alias(_FILE))
+    found = lines.where(r"value rlike '\\S'").select("*", row, F.col("_metadata.file_name").alias(_FILE))
     fits, valid = F.col("_row").isNotNull() & F.col(f"_row.{UNDECODED}").isNull(), F.expr("is_valid_utf8(value)")
     values = {name: F.col("_row")[name] for name in own.names}
     return _with_lines(found, values, parts, (F.expr("make_valid_utf8(value)"), fits, valid))
