@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 import appulse as ap
 from appulse import jobs
 from appulse.cli import app
+from appulse.connect import files as line_files
+from appulse.engines import decoding
 from appulse.errors import BadArgument, JobError
 from appulse.jobs.resident import Resident
 
@@ -250,6 +252,32 @@ def test_options_count_on_both_engines(tmp_path: Path, request: Any, engine: str
         jobs.run(job, request.getfixturevalue("spark"), drain=True).awaitTermination()
     assert sorted(row["key"] for row in lines(tmp_path / "out")) == sorted(keys)
     assert undecoded(tmp_path) == wanted(broken)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("form", CASES)
+def test_only_lines_near_broken_ones_are_taken_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, end: bytes
+) -> None:
+    row = {"csv": "k{0},{0},0,0", "json": '{{"id":"k{0}","at":{0},"x":0,"y":0}}'}[form]
+    every = [row.format(i).encode() for i in range(20_000)]
+    broken = {3: b"b,3", 9_000: b"b,2", 9_001: b"", 9_002: b"b,4", 19_999: b"b,1"}
+    data = [broken.get(i, one) for i, one in enumerate(every)]
+    names = [b"", b"y,x,at,id"] if form == "csv" else []
+    seen: list[int] = []
+    fitting = decoding.fitting
+
+    def counted(some: Any, *rest: Any) -> Any:
+        seen.append(len(some))
+        return fitting(some, *rest)
+
+    monkeypatch.setattr(line_files if form == "csv" else decoding, "fitting", counted)
+    more = f"{SCHEMA}\n{HEADER}" if form == "csv" else SCHEMA
+    Resident(write(tmp_path, form, {f"a.{form}": end.join([*names, *data])}, more)).run(drain=True)
+    assert len(lines(tmp_path / "out")) == len(every) - len(broken)
+    places = {row["detail"].split(":")[0] for row in lines(tmp_path / "bad")}
+    assert places == {f"a.{form}, line {i + 1 + len(names)}" for i, text in broken.items() if text}
+    assert 0 < sum(seen) < len(every) / 4
 
 
 def test_a_separator_of_several_characters_asks_for_spark(tmp_path: Path) -> None:

@@ -25,12 +25,14 @@ from appulse.model.columns import is_text
 from appulse.model.defects import NOT_DECODED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 __all__ = ["Form", "LineFiles", "Rows", "read_files", "rows_of"]
 
 #: Bytes that are read at once; JSON of one row is within.
 _BLOCK = 1 << 22
+#: Bytes whose lines are looked at one by one where one of them is no row.
+_FEW = 1 << 14
 #: Bytes of a file that are looked at for some of its rows.
 _HEAD = 1 << 24
 _OF_LINES = ("csv", "json")
@@ -199,21 +201,56 @@ def _rows(file: str, form: Form, schema: pa.Schema | None, most: int | None) -> 
     data = data.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
     if not data:
         return Rows(None if schema is None else schema.empty_table(), [])
-    lines = data.count(b"\n") + 1 - int(form.kind == "csv" and form.header)
-    try:
-        table = _csv(data, form, schema) if form.kind == "csv" else _json(data, schema)
-        # Else lines are empty, or an end of line is within a row.
-        if data[0] not in b"\r\n" and (form.multiline or len(table) == lines):
-            return Rows(table, [])
-    except (pa.ArrowException, ValueError):
-        if form.multiline and form.kind == "json":
-            raise
-    each = _csv_lines if form.kind == "csv" else _json_lines
-    rows, bad = each(data, form, schema)
+    if (table := _at_once(data, form, schema)) is not None:
+        return Rows(table, [])
+    rows, bad = _by_lines(data, form, schema)
     bad.sort(key=lambda one: one.line)
     name = Path(file).name
     unreadable = [Unreadable(NOT_DECODED, f"{name}, line {one.line}: the line {one.why}", one.text) for one in bad]
     return Rows(rows, unreadable)
+
+
+def _at_once(data: bytes, form: Form, schema: pa.Schema | None) -> pa.Table | None:
+    """The rows, where each line is one."""
+    lines = data.count(b"\n") + 1 - int(form.kind == "csv" and form.header)
+    try:
+        table = _csv(data, form, schema) if form.kind == "csv" else _json(data, schema)
+    except (pa.ArrowException, ValueError):
+        if form.multiline and form.kind == "json":
+            raise
+        return None
+    # Else lines are empty, or an end of line is within a row.
+    return table if data[0] not in b"\r\n" and (form.multiline or len(table) == lines) else None
+
+
+def _by_lines(data: bytes, form: Form, schema: pa.Schema | None) -> tuple[pa.Table | None, list[_Bad]]:
+    """The rows, and lines that are none: only where some bytes have such lines, these are taken apart."""
+    each = _csv_lines if form.kind == "csv" else _json_lines
+    if schema is None or form.multiline:
+        return each(data, form, schema)
+    tables, before = [schema.empty_table()], 0
+    bad: list[_Bad] = []
+    for some in _pieces(data):
+        stripped = some.rstrip(b"\r\n")
+        if stripped.strip():
+            if (table := _at_once(stripped, form, schema)) is None:
+                table, found = each(stripped, form, schema)
+                bad += [one._replace(line=one.line + before) for one in found]
+            tables.append(table)
+            if form.header:
+                names = form.names or next(_taken_apart(stripped, form)).fields
+                form = replace(form, names=tuple(names), header=False)
+        before += len(some.splitlines())
+    return pa.concat_tables(tables).combine_chunks(), bad
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """Some bytes at a time, each with whole lines."""
+    begin = 0
+    while begin < len(data):
+        end = data.find(b"\n", begin + _FEW) + 1 or len(data)
+        yield data[begin:end]
+        begin = end
 
 
 def _whole(files: Sequence[str], form: Form, schema: pa.Schema | None) -> pa.Table:
@@ -310,7 +347,7 @@ def _taken_apart(data: bytes, form: Form) -> Iterator[_Line]:
 
     lines, number = given(), 1
     for some in [lines] if form.multiline else ([line] for line in lines):
-        for fields in _fields(csv.reader(some, **form.dialect)):
+        for fields in _fields(some, form):
             text = b"".join(held).rstrip(b"\r\n")
             if text.strip():
                 yield _Line(number, text, fields)
@@ -318,8 +355,12 @@ def _taken_apart(data: bytes, form: Form) -> Iterator[_Line]:
             held.clear()
 
 
-def _fields(reader: Iterator[list[str]]) -> Iterator[list[str]]:
-    """What a reader of CSV finds; nothing where it finds a field too long."""
+def _fields(lines: Iterable[str], form: Form) -> Iterator[list[str]]:
+    """The fields of each row; none where there is one too long."""
+    if isinstance(lines, list) and form.quote not in lines[0] and form.escape not in lines[0]:
+        yield lines[0].rstrip("\r\n").split(form.separator)
+        return
+    reader = csv.reader(lines, **form.dialect)
     while True:
         try:
             yield next(reader)
