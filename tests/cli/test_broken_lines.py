@@ -223,6 +223,22 @@ def test_folders_with_parts_have_broken_lines_too(tmp_path: Path, spark: Any, fo
     assert undecoded(tmp_path) == wanted(["b", "b"])
 
 
+@pytest.mark.spark
+def test_folders_with_parts_may_come_later(tmp_path: Path, spark: Any) -> None:
+    schema = SCHEMA.replace('y DOUBLE"', 'y DOUBLE, day INT"')
+    job = write(tmp_path, "csv", {}, f'{schema}\ncarry = ["day"]', engine="spark")
+    query = jobs.run(job, spark)
+    try:
+        (tmp_path / "day=5").mkdir()
+        (tmp_path / "day=5" / "a.csv").write_bytes(b"a,1,0,0\nb\n")
+        (tmp_path / "day=5").rename(tmp_path / "in" / "day=5")
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert [(row["key"], row["day"]) for row in lines(tmp_path / "out")] == [("a", 5)]
+    assert undecoded(tmp_path) == wanted(["b"])
+
+
 OPTIONS = {
     "a line may go on": (b'id,at,x,y\n"a\nb",1,0,0\nc,2\n', "header = true, multiLine = true", ["a\nb"], ["c,2"]),
     "or not": (b'id,at,x,y\n"a\nb",1,0,0\nc,2,1,1\n', "header = true", ['b"', "c"], ['"a']),

@@ -54,7 +54,8 @@ def rows_of_lines(
     # Marks and texts among the options are compared with characters, of which some are several bytes.
     plain = all(str(value).isascii() for value in options.values())
     as_bytes = {"encoding": _BYTES} if kind == "csv" and plain and not encoded else {}
-    asked = T.StructType([*columns.fields, _LINE])
+    # First, as Spark puts columns of folders behind the others, also of folders that come later.
+    asked = T.StructType([_LINE, *columns.fields])
     frame = reader.format(kind).options(**options, **as_bytes, **{_CORRUPT: UNDECODED}).schema(asked).load(path)
     return _read(frame, own, parts, _separator(options)) if as_bytes else _plain(frame, own, parts)
 
