@@ -50,9 +50,7 @@ def assigned(
     left, right, gain, order = left[worth], right[worth], gain[worth], order[worth]
     if len(worth) == 0:
         return worth, np.empty(0)
-    ours, left = np.unique(left, return_inverse=True)
-    theirs, right = np.unique(right, return_inverse=True)
-    n, m = len(ours), len(theirs)
+    (left, n), (right, m) = _renumbered(left), _renumbered(right)
     if greedy:
         chosen = _greedy(left, right, np.lexsort((right, left, -gain, -order)), n, m)
         return worth[chosen], np.full(int(chosen.sum()), np.nan)
@@ -131,6 +129,12 @@ def _optimal(
             solve = _dense if sizes[own[rest[begin]]] <= _DENSE else _sparse
             chosen[rest[begin:end][solve(rows[begin:end], columns[begin:end], gains[begin:end])]] = True
     return chosen
+
+
+def _renumbered(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """Rows by their places among those that occur, and how many these are."""
+    places = np.cumsum(np.bincount(rows) > 0)
+    return places[rows] - 1, int(places[-1])
 
 
 def _places(component: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -131,11 +131,7 @@ def _in_blocks(plan: BlockPlan, streams: Sequence[Objects]) -> list[_Rows]:
     numbers = [groups.of(rows.group, len(rows)) for rows in ordered]
     times = [plan.block_of(rows.time) for rows in ordered]
     sizes = [len(rows) for rows in ordered]
-    known, block = np.unique(
-        np.column_stack([np.concatenate(numbers), np.concatenate(times)]), axis=0, return_inverse=True
-    )
-    del known
-    blocks = np.split(block.reshape(-1), [sizes[0]])
+    blocks = np.split(_ranked(np.concatenate(numbers), np.concatenate(times)), [sizes[0]])
     found = []
     for rows, own in zip(ordered, blocks, strict=True):
         order = np.argsort(own, kind="stable")
@@ -163,6 +159,16 @@ def _pairs(
     order = np.lexsort((found.right_time, found.left_time))
     found = found.take(order)
     return found, found.left_time, found.right_time
+
+
+def _ranked(number: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Which of the distinct pairs of number and time, in their order, each one is."""
+    order = np.lexsort((time, number))
+    number, time = number[order], time[order]
+    first = np.r_[False, (number[1:] != number[:-1]) | (time[1:] != time[:-1])][: len(order)]
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.cumsum(first)
+    return ranks
 
 
 def _densities(plan: BlockPlan, sides: Sequence[_Rows]) -> NDArray[np.float64]:
