@@ -191,17 +191,18 @@ def counted(
             out[w, 2 * k + 1] = math.sqrt(mixed[k, 2] / mixed[k, 0]) * of if mixed[k, 0] > 0.0 else np.nan
 
 
+class CountedRows(NamedTuple):
+    """Rows: the probability that each exists, its mean, what rounding took away from that, and its deviation."""
+
+    exist: Floats
+    mean: Floats
+    rest: Floats
+    deviation: Floats
+
+
 @exact_kernel
 def long_means(
-    begin: Ints,
-    end: Ints,
-    exist: Floats,
-    mean: Floats,
-    rest: Floats,
-    deviation: Floats,
-    nodes: Floats,
-    shares: Floats,
-    out: NDArray[np.float64],
+    begin: Ints, end: Ints, rows: CountedRows, nodes: Floats, shares: Floats, out: NDArray[np.float64]
 ) -> None:
     """Mean and deviation of the mean, as of `counted`, of windows of which many rows exist in all worlds but few.
 
@@ -211,6 +212,7 @@ def long_means(
     rule in u, shares times exp(u). What pairs of rows add to the square is the square of what rows add, less that of
     each with itself: taken from its own right away, 1 - p of it is left, without rounding.
     """
+    exist, mean, rest, deviation = rows
     many = nodes.shape[0]
     at, product, once, own_part = np.empty(many), np.empty(many), np.empty(many), np.empty(many)
     for w in range(begin.shape[0]):

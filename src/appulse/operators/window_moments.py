@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.kernels.aggregates import counted, long_means
+from appulse.kernels.aggregates import CountedRows, counted, long_means
 from appulse.kernels.exact_sums import doubles, roots, run_means, run_sums
 
 if TYPE_CHECKING:
@@ -65,15 +65,6 @@ _NODES = (
 )
 
 
-class CountedRows(NamedTuple):
-    """Rows: the probability that each exists, its mean, what rounding took away from that, and its deviation."""
-
-    exist: Floats
-    mean: Floats
-    rest: Floats
-    deviation: Floats
-
-
 def existences(begin: Ints, end: Ints, exist: Floats) -> Floats:
     """The probability that any row of each window exists."""
     sure = exist == 1.0
@@ -99,7 +90,7 @@ def means(begin: Ints, end: Ints, rows: CountedRows) -> Floats:
     out[sure] = _certain_moments(begin[sure], end[sure], rows)[:, 2:4]
     long = ~sure & (doubles(*run_sums(begin, end, rows.exist)) >= _LONG)
     part = np.empty((int(long.sum()), 2))
-    long_means(begin[long], end[long], *rows, *_NODES, part)
+    long_means(begin[long], end[long], rows, *_NODES, part)
     out[long] = part
     short = ~(sure | long)
     every = np.empty((int(short.sum()), 6))
