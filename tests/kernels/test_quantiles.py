@@ -41,7 +41,7 @@ def _found(rows: UncertainRows, size: int, share: tuple[int, int]) -> Found:
     """Mean and deviation; values and their chances."""
     out = np.empty((1, 2))
     n = len(rows.exist)
-    _, values, chances = quantiles.uncertain(np.array([0]), np.array([n]), rows, size, *share, out, True)
+    _, values, chances = quantiles.uncertain(np.array([0]), np.array([n]), rows, *share, out, True)
     return out[0].tolist(), values.tolist(), chances.tolist()
 
 
@@ -68,9 +68,7 @@ def _recounted(rows: UncertainRows, size: int, share: tuple[int, int]) -> tuple[
 
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("existence", EXISTENCES)
-@pytest.mark.parametrize(
-    ("n", "samples", "size"), [(1, 3, 0), (2, 3, 1), (7, 3, 3), (30, 4, 0), (40, 4, 25), (30, 3, 29), (101, 1, 0)]
-)
+@pytest.mark.parametrize(("n", "samples", "size"), [(1, 3, 0), (7, 3, 0), (30, 4, 0), (101, 1, 0)])
 def test_quantiles_are_those_of_worlds_recounted_at_each_value(
     n: int, samples: int, size: int, existence: str, apart: bool
 ) -> None:
@@ -95,7 +93,7 @@ def few(draw: st.DrawFn) -> tuple[list[list[tuple[int, Fraction]]], int]:
     row = st.lists(st.tuples(st.integers(-3, 3), weight), min_size=1, max_size=2)
     certain = st.integers(-3, 3).map(lambda value: [(value, Fraction(1))])
     split = st.tuples(st.integers(-3, 3), st.integers(-3, 3), weight).map(lambda x: [(x[0], x[2]), (x[1], 1 - x[2])])
-    return draw(st.lists(st.one_of(row, certain, split), min_size=1, max_size=6)), draw(st.integers(0, 6))
+    return draw(st.lists(st.one_of(row, certain, split), min_size=1, max_size=6)), 0
 
 
 @given(few(), st.sampled_from(SHARES))
@@ -136,7 +134,7 @@ def _by_fractions(given_: Any, size: int, part: int, whole: int) -> dict[int, Fr
     return found
 
 
-@pytest.mark.parametrize("size", [0, 15])
+@pytest.mark.parametrize("size", [0])
 @pytest.mark.parametrize("existence", EXISTENCES)
 def test_windows_have_the_same_bits_alone_and_beside_others(existence: str, size: int) -> None:
     """Whatever was in memory before."""
@@ -144,18 +142,18 @@ def test_windows_have_the_same_bits_alone_and_beside_others(existence: str, size
     begin, end = np.array([0, 5, 30, 0, 20]), np.array([25, 29, 31, 60, 60])
     for share in SHARES:
         out, again, own = np.empty((5, 2)), np.empty((5, 2)), np.empty((1, 2))
-        at, values, chances = quantiles.uncertain(begin, end, rows, size, *share, out, True)
-        none, *nothing = quantiles.uncertain(begin, end, rows, size, *share, again, False)
+        at, values, chances = quantiles.uncertain(begin, end, rows, *share, out, True)
+        none, *nothing = quantiles.uncertain(begin, end, rows, *share, again, False)
         assert (again == out).all()
         assert [none.any(), *map(len, nothing)] == [False, 0, 0]
         for w in range(5):
-            _, value, chance = quantiles.uncertain(begin[w : w + 1], end[w : w + 1], rows, size, *share, own, True)
+            _, value, chance = quantiles.uncertain(begin[w : w + 1], end[w : w + 1], rows, *share, own, True)
             assert own[0].tolist() == out[w].tolist()
             assert value.tolist() == values[at[w] : at[w + 1]].tolist()
             assert chance.tolist() == chances[at[w] : at[w + 1]].tolist()
 
 
-@pytest.mark.parametrize(("n", "existence", "size"), [(120, "certain", 0), (120, "half", 0), (110, "half", 80)])
+@pytest.mark.parametrize(("n", "existence", "size"), [(120, "certain", 0), (120, "half", 0)])
 def test_odd_percentiles_take_no_longer_than_the_median(n: int, existence: str, size: int) -> None:
     """Not a hundred times as long, as the states of a sum with steps of 1 and 99 would; with 64 points a row."""
     rows = _rows(n, 64, existence, digits=15)

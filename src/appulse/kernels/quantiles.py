@@ -17,7 +17,6 @@ import numpy as np
 from appulse.kernels.aggregates import UncertainRows, unit_of
 from appulse.kernels.deciding_rows import Steps, descend, halves, level_after, pass_points
 from appulse.kernels.jit import exact_kernel
-from appulse.kernels.newest_quantiles import newest_decide, rows_of_newest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +29,6 @@ def uncertain(
     begin: Ints,
     end: Ints,
     held: UncertainRows,
-    size: int,  # 0: no limit
     part: int,
     whole: int,
     out: NDArray[np.float64],
@@ -39,24 +37,17 @@ def uncertain(
     """Mean and deviation of the quantile, given that a row exists; ``out`` has a row of two per window.
 
     Returns the distributions, too, as `extremes` does, where they are to be kept: of many windows they are much larger
-    than the rows. With ``size`` a world holds its newest so many rows.
+    than the rows.
     """
     exist, first, values, weights = held
     at = np.zeros(begin.shape[0] + 1, np.int64)
     found, chances = np.empty(256), np.empty(256)
     for w in range(begin.shape[0]):
         a, b = begin[w], end[w]
-        absent = 0
-        if 0 < size < b - a:
-            rows, absent = rows_of_newest(exist[a:b], size)
-            a = b - rows
         own = exist[a:b]
         seen, owner, reach = _points(first[a : b + 1], values, weights, own)
         chance = np.zeros(len(seen))
-        if 0 < size < b - a:
-            newest_decide(owner, reach, own, size, absent, part, whole, chance)
-        else:
-            _decide(owner, reach, own, part, whole, chance)
+        _decide(owner, reach, own, part, whole, chance)
         start = n = at[w]
         if n + len(seen) > len(found):
             more = np.empty(n + len(seen))
@@ -70,7 +61,7 @@ def uncertain(
             if total > 0.0:
                 found[n], chances[n] = value, total
                 n += 1
-        _moments(found[start:n], chances[start:n], out[w])
+        moments_of(found[start:n], chances[start:n], out[w])
         at[w + 1] = n if keep else 0
     return at, found[: at[-1]].copy(), chances[: at[-1]].copy()
 
@@ -101,7 +92,8 @@ def _points(first: Ints, values: Floats, weights: Floats, exist: Floats) -> tupl
 
 
 @exact_kernel
-def _moments(values: Floats, chances: Floats, out: Floats) -> None:
+def moments_of(values: Floats, chances: Floats, out: Floats) -> None:
+    """Mean and deviation of values with chances; NaN of none."""
     out[:] = np.nan
     total = chances.sum()
     if total > 0.0:

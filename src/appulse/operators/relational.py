@@ -18,6 +18,7 @@ from appulse.kernels import aggregates as kernels
 from appulse.kernels import bursts, quantiles
 from appulse.kernels.exact_sums import deviations as run_deviations
 from appulse.kernels.frequent import frequent
+from appulse.kernels.newest_quantiles import newest
 from appulse.kernels.numbering import COUNT, TUMBLE_ROWS, TUMBLE_TIME
 from appulse.kernels.ordered_runs import certain_extremes, certain_frequent, certain_quantiles
 from appulse.kernels.poisson_binomial import absent_pmf
@@ -428,7 +429,10 @@ class _Evaluation:
             return out, self._certainly(out[:, 0]) if self._plan.distribution else None
         rows = kernels.UncertainRows(self._exist, *self._points_of(asked.dimension))
         keep = self._plan.distribution
-        at, value, chance = quantiles.uncertain(self._begin, self._end, rows, self._plan.size, part, whole, out, keep)
+        if size := self._plan.size:
+            at, value, chance = newest(self._begin, self._end, rows, size, part, whole, out)
+        else:
+            at, value, chance = quantiles.uncertain(self._begin, self._end, rows, part, whole, out, keep)
         if not keep:
             return out, None
         return out, self._joined(self._shares(value[a:b], chance[a:b]) for a, b in pairwise(at.tolist()))
