@@ -37,7 +37,7 @@ def _rows(n: int, samples: int, existence: str, *, apart: bool = False, digits: 
     return UncertainRows(exist, np.arange(n + 1) * samples, np.round(values, digits).ravel(), weights)
 
 
-def _found(rows: UncertainRows, size: int, share: tuple[int, int]) -> Found:
+def _found(rows: UncertainRows, share: tuple[int, int]) -> Found:
     """Mean and deviation; values and their chances."""
     out = np.empty((1, 2))
     n = len(rows.exist)
@@ -75,7 +75,7 @@ def test_quantiles_are_those_of_worlds_recounted_at_each_value(
     rows = _rows(n, samples, existence, apart=apart)
     for share in SHARES if n < 100 else SHARES[2:3]:
         at, expected = _recounted(rows, size, share)
-        (mean, deviation), values, chances = _found(rows, size, share)
+        (mean, deviation), values, chances = _found(rows, share)
         exists = expected[-1]
         reached = np.append(0.0, np.cumsum(chances))[np.searchsorted(values, at, side="right")]
         assert np.abs(reached - expected).max() <= 1e-13 * exists, share
@@ -106,7 +106,7 @@ def test_each_chance_has_all_its_digits(case: tuple[Any, int], share: tuple[int,
     rows = UncertainRows(
         exist, first, np.array([float(v) for v, _ in flat]), np.array([float(weight) for _, weight in flat])
     )
-    _, values, chances = _found(rows, size, share)
+    _, values, chances = _found(rows, share)
     expected = _by_fractions(given_, size or len(given_), *share)
     assert set(values) == {value for value, chance in expected.items() if chance}
     for value, chance in zip(values, chances, strict=True):
@@ -134,9 +134,8 @@ def _by_fractions(given_: Any, size: int, part: int, whole: int) -> dict[int, Fr
     return found
 
 
-@pytest.mark.parametrize("size", [0])
 @pytest.mark.parametrize("existence", EXISTENCES)
-def test_windows_have_the_same_bits_alone_and_beside_others(existence: str, size: int) -> None:
+def test_windows_have_the_same_bits_alone_and_beside_others(existence: str) -> None:
     """Whatever was in memory before."""
     rows = _rows(60, 5, existence)
     begin, end = np.array([0, 5, 30, 0, 20]), np.array([25, 29, 31, 60, 60])
@@ -153,12 +152,12 @@ def test_windows_have_the_same_bits_alone_and_beside_others(existence: str, size
             assert chance.tolist() == chances[at[w] : at[w + 1]].tolist()
 
 
-@pytest.mark.parametrize(("n", "existence", "size"), [(120, "certain", 0), (120, "half", 0)])
-def test_odd_percentiles_take_no_longer_than_the_median(n: int, existence: str, size: int) -> None:
+@pytest.mark.parametrize("existence", ["certain", "half"])
+def test_odd_percentiles_take_no_longer_than_the_median(existence: str) -> None:
     """Not a hundred times as long, as the states of a sum with steps of 1 and 99 would; with 64 points a row."""
-    rows = _rows(n, 64, existence, digits=15)
+    rows = _rows(120, 64, existence, digits=15)
     for share in SHARES:
-        _found(_rows(3, 2, existence), size, share)
+        _found(_rows(3, 2, existence), share)
         begun = process_time()
-        _found(rows, size, share)
+        _found(rows, share)
         assert process_time() - begun < 0.5, share
