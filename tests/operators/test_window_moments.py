@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from appulse.kernels.aggregates import counted
-from appulse.operators.window_moments import CountedRows, means
+from appulse.kernels.aggregates import CountedRows, counted
+from appulse.operators.window_moments import means
 
 
 @pytest.mark.parametrize(("n", "least", "most"), [(66, 0.98, 1.0), (100, 0.6, 0.7), (400, 0.1, 0.4), (7000, 0.0, 0.02)])

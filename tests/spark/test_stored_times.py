@@ -46,7 +46,7 @@ def types(folder: Path) -> list[dict[str, pa.DataType]]:
     return [{name: schema.field(name).type for name in STORED if name in schema.names} for schema in schemas]
 
 
-def alike(found: dict[str, pa.DataType]) -> bool:
+def is_stored(found: dict[str, pa.DataType]) -> bool:
     """Lists by what they hold, whatever its name."""
     return found.keys() == STORED.keys() and all(
         found[name] == kind or found[name].value_type == kind.value_type for name, kind in STORED.items()
@@ -80,12 +80,12 @@ def test_a_sink_of_a_session_of_the_user(own: SparkSession, tmp_path: Path) -> N
     out, checkpoint = tmp_path / "out", str(tmp_path / "checkpoint")
     ap.start(found, ("parquet", {"path": str(out)}), rejects, checkpoint=checkpoint, drain=True).awaitTermination()
     assert types(out)
-    assert all(map(alike, types(out)))
+    assert all(map(is_stored, types(out)))
     assert own.conf.get(TIME_TYPE) == "INT96"
     assert set(seen) == {"INT96"}
     local = tmp_path / "local"
     FolderSink("parquet", str(local), "run").write(0, joined(rows()))
-    assert all(map(alike, types(local)))
+    assert all(map(is_stored, types(local)))
     both = [pl.read_parquet(str(folder / "*.parquet")).sort("left_key", "right_key") for folder in (out, local)]
     assert both[0].equals(both[1])
     assert len(both[0]) == 3
@@ -157,10 +157,10 @@ def test_files_of_earlier_versions(own: SparkSession, tmp_path: Path, monkeypatc
     assert polars["left_time"].dt.epoch("us").to_list() == [i * 1_000_001 for i in range(40)]
 
     assert compact(tmp_path, 1) == Compacted(6, 6, 30)  # each is large enough
-    assert all(map(alike, types(tmp_path)))
+    assert all(map(is_stored, types(tmp_path)))
     assert compact(tmp_path, _ALL) == Compacted(6, 1, 30)
     write(own, tmp_path, 4)
-    assert all(map(alike, types(tmp_path)))
+    assert all(map(is_stored, types(tmp_path)))
     assert sorted(own.read.parquet(str(tmp_path)).collect())[:40] == mixed
     for found in (pl.read_parquet(str(tmp_path / "*.parquet")), pl.from_pandas(pd.read_parquet(tmp_path))):
         sure = found.sort("id")

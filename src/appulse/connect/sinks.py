@@ -27,7 +27,7 @@ class Sink(Protocol):
     """What takes answers, or rejects.
 
     `begin` is called once, then `write` with rising numbers. After a crash it may be called again with the last number,
-    and the same rows: a sink that can tell them apart by the number writes them once.
+    and the same rows: a sink that knows them by the number writes them once.
     """
 
     def begin(self, number: int) -> None:

@@ -1,6 +1,6 @@
 """Distributions of sums over all rows but one, at one after the other of many points where rows change.
 
-A row adds one number to the sum where it is absent, another where its value is above x, and a third where it is below.
+A row that exists takes one number from the sum where its value is above x, and adds another where it is below.
 As x rises it passes the *points* of rows, one at a time: from its point on a row is more often below. At each point the
 distribution of the others' sum is asked for. To take a row out of a distribution is to divide, which loses digits.
 Instead the points are halved again and again. A row without a point in a half does not change there: it is *settled*,
@@ -30,20 +30,13 @@ _BEGIN, _LOW, _N, _BUFFER = range(4)
 
 
 class Steps(NamedTuple):
-    """What a row adds to the sum, and which sums are asked for: from ``least`` to ``most``, exclusive.
+    """What a row does to the sum: above it takes ``down`` away, below it adds ``up``.
 
-    While rows are not settled those are more: by ``least_of_each`` and ``most_of_each`` of them.
+    The sums asked for are those that one more row may take to 0 or beyond, or not: from ``-up`` to ``down - 1``.
     """
 
-    absent: int
-    above: int
-    below: int
-    span: int  # from the least step to the greatest
-    guard: int  # sums that are -1 modulo this have no chance; 0: all may have one
-    least: int
-    most: int
-    least_of_each: int
-    most_of_each: int
+    down: int
+    up: int
 
 
 class Halves(NamedTuple):
@@ -62,27 +55,24 @@ class Halves(NamedTuple):
 
 @exact_kernel
 def halves(owner: Ints, rows: int, steps: Steps, start: int, room: int) -> Halves:
-    """The points of rows, before the first; sums begin with ``start``, and at most ``room`` of them are held.
-
-    A row of number ``rows`` is in no sum, and never open.
-    """
-    points, levels = len(owner), 0
+    """The points of rows, before the first; sums begin with ``start``, and at most ``room`` of them are held."""
+    points, levels, span = len(owner), 0, steps.down + steps.up
     while 1 << levels < points:
         levels += 1
-    after, coming = np.empty(points, np.int64), np.full(rows + 1, points)
+    after, coming = np.empty(points, np.int64), np.full(rows, points)
     for k in range(points - 1, -1, -1):
         after[k], coming[owner[k]] = coming[owner[k]], k
     opened, many = np.empty((levels + 1, rows), np.int64), np.empty(levels + 1, np.int64)
     opened[0], many[0] = np.arange(rows), rows
-    state, chances = np.empty((levels + 1, 4), np.int64), np.empty((2 * levels + 2, room + 2 * steps.span))
-    state[0, _BEGIN], state[0, _LOW], state[0, _N], state[0, _BUFFER] = steps.span, start, 1, 0
-    chances[0, : 2 * steps.span + 1] = 0.0
-    chances[0, steps.span] = 1.0
+    state, chances = np.empty((levels + 1, 4), np.int64), np.empty((2 * levels + 2, room + 2 * span))
+    state[0, _BEGIN], state[0, _LOW], state[0, _N], state[0, _BUFFER] = span, start, 1, 0
+    chances[0, : 2 * span + 1] = 0.0
+    chances[0, span] = 1.0
     return Halves(levels, owner, after, coming, np.zeros(rows), opened, many, state, chances)
 
 
 @inlined_kernel
-def times_row(
+def _times_row(
     source: Floats,
     at: tuple[int, int, int],
     exist: float,
@@ -93,33 +83,30 @@ def times_row(
 ) -> tuple[int, int, int]:
     """The distribution of a sum with one row more, of the sums wanted; ``at`` is where it begins, its first sum, and n.
 
-    That of the new one is returned. On either side of both there are zeros, as many as the span of the steps.
+    That of the new one is returned. On either side of both there are zeros, as many as both steps together.
     """
-    begin, low, n = at
-    absent, above = 1.0 - exist, exist - below
-    least, most = steps.span, -steps.span
+    (begin, low, n), (down, up) = at, steps
+    absent, above, span = 1.0 - exist, exist - below, down + up
+    least, most = span, -span
     if absent > 0.0:
-        least, most = min(least, steps.absent), max(most, steps.absent)
+        least, most = min(least, 0), max(most, 0)
     if above > 0.0:
-        least, most = min(least, steps.above), max(most, steps.above)
+        least, most = min(least, -down), max(most, -down)
     if below > 0.0:
-        least, most = min(least, steps.below), max(most, steps.below)
+        least, most = min(least, up), max(most, up)
     first = max(low + least, wanted[0])
     size = min(low + n + most, wanted[1]) - first
     if size <= 0:
         return begin, low, 0
     # Views from 0 on, that the compiler sees to go the same way: it takes several at once.
-    here, span = begin + first - low, steps.span
-    if_absent = source[here - steps.absent : here - steps.absent + size]
-    if_above = source[here - steps.above : here - steps.above + size]
-    if_below = source[here - steps.below : here - steps.below + size]
+    here = begin + first - low
+    if_absent = source[here : here + size]
+    if_above = source[here + down : here + down + size]
+    if_below = source[here - up : here - up + size]
     into = out[span : span + size]
     for k in range(size):
         chance = absent * if_absent[k] + above * if_above[k] + below * if_below[k]
         into[k] = chance if chance > _LEAST else 0.0
-    if steps.guard > 0:
-        for k in range(steps.guard - 1 - first % steps.guard, size, steps.guard):
-            into[k] = 0.0
     out[:span] = 0.0
     out[span + size : size + 2 * span] = 0.0
     begin = span
@@ -139,11 +126,9 @@ def descend(to: Halves, k: int, level: int, exist: Floats, steps: Steps) -> tupl
 
     It ends earlier where no sum that is asked for has a chance.
     """
-    points, uncounted = len(to.owner), len(exist)
+    points = len(to.owner)
     end = min(((k >> (to.levels - level)) + 1) << (to.levels - level), points)
-    while level < to.levels and to.state[level, _N] > 0:
-        if to.many[level] == 0 or (to.many[level] == 1 and to.coming[uncounted] >= end):
-            break
+    while level < to.levels and to.state[level, _N] > 0 and to.many[level] > 1:
         half = to.levels - level - 1
         end = min(((k >> half) + 1) << half, points)
         begin, low, n, buffer = to.state[level]
@@ -155,9 +140,9 @@ def descend(to: Halves, k: int, level: int, exist: Floats, steps: Steps) -> tupl
                 still += 1
             elif n > 0:
                 left -= 1
-                wanted = (steps.least + left * steps.least_of_each, steps.most + left * steps.most_of_each)
+                wanted = (-left * steps.up, left * steps.down)
                 other = 2 * level + 2 if buffer != 2 * level + 2 else 2 * level + 3
-                begin, low, n = times_row(
+                begin, low, n = _times_row(
                     to.chances[buffer], (begin, low, n), exist[i], to.below[i], steps, wanted, to.chances[other]
                 )
                 buffer = other

@@ -140,9 +140,7 @@ def _decide(owner: Ints, reach: Floats, exist: Floats, part: int, whole: int, ch
     for p in exist:
         certain += p == 1.0
     down, whole, shift = _least_line(part, whole, max(1, certain), rows)
-    up = whole - down
-    # A row decides where it lifts the others' sum, which is from -up to down - 1, to 0 or not.
-    steps = Steps(0, -down, up, whole, 0, 0, 0, -up, down)
+    steps = Steps(down, whole - down)
     to = halves(owner, rows, steps, -shift, rows * whole // 2 + 1)
     k = level = 0
     while k < len(owner):

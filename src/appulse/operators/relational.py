@@ -32,7 +32,7 @@ from appulse.operators.labels import LabelNumbers
 from appulse.operators.numbering import END, Released, Sequencer, Withdrawn
 from appulse.operators.output import Output, Watch
 from appulse.operators.percentiles import FREQUENT, PERCENTILES, least_share, share_of
-from appulse.operators.window_moments import CountedRows, counted_moments, existences, means, sums
+from appulse.operators.window_moments import counted_moments, existences, means, sums
 from appulse.windows.frames import Rule
 
 if TYPE_CHECKING:
@@ -401,7 +401,7 @@ class _Evaluation:
                 bursts.sums(self._begin, self._end, self._exist, self._plan.correlation, mean, deviation, out)
                 return out
             return sums(self._begin, self._end, self._exist, mean, deviation)
-        rows = CountedRows(self._exist, mean, rest, deviation)
+        rows = kernels.CountedRows(self._exist, mean, rest, deviation)
         if self._plan.size == 0:
             return means(self._begin, self._end, rows)
         if asked.dimension not in self._counted:

@@ -12,7 +12,7 @@ from appulse.kernels.exact_sums import doubles, roots, run_means, run_sums
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
 
-__all__ = ["CountedRows", "counted_moments", "existences", "means", "sums"]
+__all__ = ["counted_moments", "existences", "means", "sums"]
 
 
 # Where so many rows are expected to exist there are worlds without a row, but of a probability below rounding.
