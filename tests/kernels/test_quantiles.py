@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from appulse.kernels import quantiles
 from appulse.kernels.aggregates import UncertainRows
+from appulse.kernels.newest_quantiles import newest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,11 +38,13 @@ def _rows(n: int, samples: int, existence: str, *, apart: bool = False, digits: 
     return UncertainRows(exist, np.arange(n + 1) * samples, np.round(values, digits).ravel(), weights)
 
 
-def _found(rows: UncertainRows, share: tuple[int, int]) -> Found:
+def _found(rows: UncertainRows, share: tuple[int, int], size: int = 0) -> Found:
     """Mean and deviation; values and their chances."""
-    out = np.empty((1, 2))
-    n = len(rows.exist)
-    _, values, chances = quantiles.uncertain(np.array([0]), np.array([n]), rows, *share, out, True)
+    out, begin, end = np.empty((1, 2)), np.array([0]), np.array([len(rows.exist)])
+    if size:
+        _, values, chances = newest(begin, end, rows, size, *share, out)
+    else:
+        _, values, chances = quantiles.uncertain(begin, end, rows, *share, out, True)
     return out[0].tolist(), values.tolist(), chances.tolist()
 
 
@@ -68,14 +71,16 @@ def _recounted(rows: UncertainRows, size: int, share: tuple[int, int]) -> tuple[
 
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("existence", EXISTENCES)
-@pytest.mark.parametrize(("n", "samples", "size"), [(1, 3, 0), (7, 3, 0), (30, 4, 0), (101, 1, 0)])
+@pytest.mark.parametrize(
+    ("n", "samples", "size"), [(1, 3, 0), (2, 3, 1), (7, 3, 0), (7, 3, 3), (30, 4, 0), (40, 4, 25), (101, 1, 0)]
+)
 def test_quantiles_are_those_of_worlds_recounted_at_each_value(
     n: int, samples: int, size: int, existence: str, apart: bool
 ) -> None:
     rows = _rows(n, samples, existence, apart=apart)
-    for share in SHARES if n < 100 else SHARES[2:3]:
+    for share in SHARES if n < 40 else SHARES[2:3]:
         at, expected = _recounted(rows, size, share)
-        (mean, deviation), values, chances = _found(rows, share)
+        (mean, deviation), values, chances = _found(rows, share, size)
         exists = expected[-1]
         reached = np.append(0.0, np.cumsum(chances))[np.searchsorted(values, at, side="right")]
         assert np.abs(reached - expected).max() <= 1e-13 * exists, share
@@ -86,20 +91,34 @@ def test_quantiles_are_those_of_worlds_recounted_at_each_value(
         assert abs(deviation**2 - (chance * (at - middle) ** 2).sum()) <= 1e-12 * width**2
 
 
+@given(st.integers(0, 1 << 30), st.integers(30, 130), st.integers(5, 50), st.sampled_from(SHARES))
+def test_the_newest_rows_of_long_windows_are_recounted_too(
+    seed: int, n: int, size: int, share: tuple[int, int]
+) -> None:
+    """Windows of many more rows than count, of which some certainly exist."""
+    chance = np.random.default_rng(seed)
+    exist = np.where(chance.random(n) < chance.choice([0.0, 0.5, 0.9]), 1.0, chance.uniform(0.3, 1.0, n))
+    rows = UncertainRows(exist, np.arange(n + 1), chance.normal(size=n), exist.copy())
+    at, expected = _recounted(rows, size, share)
+    (mean, _), values, chances = _found(rows, share, size)
+    reached = np.append(0.0, np.cumsum(chances))[np.searchsorted(values, at, side="right")]
+    assert np.abs(reached - expected).max() <= 1e-12
+    assert abs(mean - (np.diff(expected, prepend=0.0) * at).sum() / expected[-1]) <= 1e-11
+
+
 @st.composite
-def few(draw: st.DrawFn) -> tuple[list[list[tuple[int, Fraction]]], int]:
-    """Rows of values with weights, some very small; and how many rows count at most."""
+def few(draw: st.DrawFn) -> list[list[tuple[int, Fraction]]]:
+    """Rows of values with weights, some very small."""
     weight = st.sampled_from([Fraction(1, 2), Fraction(1, 4), Fraction(1, 2**30), Fraction(1, 16), Fraction(0)])
     row = st.lists(st.tuples(st.integers(-3, 3), weight), min_size=1, max_size=2)
     certain = st.integers(-3, 3).map(lambda value: [(value, Fraction(1))])
     split = st.tuples(st.integers(-3, 3), st.integers(-3, 3), weight).map(lambda x: [(x[0], x[2]), (x[1], 1 - x[2])])
-    return draw(st.lists(st.one_of(row, certain, split), min_size=1, max_size=6)), 0
+    return draw(st.lists(st.one_of(row, certain, split), min_size=1, max_size=6))
 
 
 @given(few(), st.sampled_from(SHARES))
-def test_each_chance_has_all_its_digits(case: tuple[Any, int], share: tuple[int, int]) -> None:
+def test_each_chance_has_all_its_digits(given_: list[list[tuple[int, Fraction]]], share: tuple[int, int]) -> None:
     """However small: none is a difference of large numbers. By fractions."""
-    given_, size = case
     exist = np.array([float(sum(weight for _, weight in row)) for row in given_])
     first = np.append(0, np.cumsum([len(row) for row in given_]))
     flat = [one for row in given_ for one in row]
@@ -107,27 +126,25 @@ def test_each_chance_has_all_its_digits(case: tuple[Any, int], share: tuple[int,
         exist, first, np.array([float(v) for v, _ in flat]), np.array([float(weight) for _, weight in flat])
     )
     _, values, chances = _found(rows, share)
-    expected = _by_fractions(given_, size or len(given_), *share)
+    expected = _by_fractions(given_, *share)
     assert set(values) == {value for value, chance in expected.items() if chance}
     for value, chance in zip(values, chances, strict=True):
         assert chance == pytest.approx(float(expected[int(value)]), rel=1e-14)
 
 
-def _by_fractions(given_: Any, size: int, part: int, whole: int) -> dict[int, Fraction]:
+def _by_fractions(given_: list[list[tuple[int, Fraction]]], part: int, whole: int) -> dict[int, Fraction]:
     """The chance of each value."""
     found, before = {}, Fraction(0)
     for x in range(-3, 4):
         worlds = {(0, 0): Fraction(1)}
-        for row in reversed(given_):
+        for row in given_:
             below = sum((weight for value, weight in row if value <= x), Fraction(0))
             above = sum((weight for _, weight in row), Fraction(0)) - below
             new: dict[tuple[int, int], Fraction] = {}
             for (count, most), chance in worlds.items():
-                full = count == size
-                for more, own, weight in ((0, 0, 1 if full else 1 - above - below), (1, 1, below), (1, 0, above)):
-                    if not (full and more):
-                        to = count + more, most + own
-                        new[to] = new.get(to, Fraction(0)) + chance * weight
+                for more, own, weight in ((0, 0, 1 - above - below), (1, 1, below), (1, 0, above)):
+                    to = count + more, most + own
+                    new[to] = new.get(to, Fraction(0)) + chance * weight
             worlds = new
         reached = sum((c for (n, most), c in worlds.items() if n and most * whole >= part * n), Fraction(0))
         found[x], before = reached - before, reached
