@@ -62,7 +62,7 @@ JSON = {
     "a.json": b'{"id":"a","at":1,"x":0,"y":0}\n{"id":"b","at":2,"x":1\n{"id":"c","at":"3","x":1,"y":1}\n[1,2]\n\n \t\n'
     b'null\n{"id":"f","at":6,"x":1,"y":1,"z":[{"q":1}]}\n{"id":"J\xf6","at":7,"x":0,"y":0}\n'
     b'{"id":"J\xc3\xb6rg","at":8,"x":0,"y":0}\n5\n{"at":9,"x":1,"y":1}\n'
-    b'{"id":5,"at":11,"x":1,"y":1}\n{"id":{"a": [1.5, true]},"at":12,"x":1,"y":1}\n',
+    b'{"id":5,"at":11,"x":1,"y":1}\n{"id":{"a":[1.5,true]},"at":12,"x":1,"y":1}\n',
     "b.json": b"",
     "c.json": b'null\n{"id":"g","at":10,"x":1,"y":1}\n',
     "d.json": b"null",
@@ -224,13 +224,15 @@ def test_folders_with_parts_have_broken_lines_too(tmp_path: Path, spark: Any, fo
 
 
 @pytest.mark.spark
-def test_folders_with_parts_may_come_later(tmp_path: Path, spark: Any) -> None:
+@pytest.mark.parametrize("form", CASES)
+def test_folders_with_parts_may_come_later(tmp_path: Path, spark: Any, form: str) -> None:
+    data = {"csv": b"a,1,0,0\nb\n", "json": b'{"id":"a","at":1,"x":0,"y":0}\nb\n'}[form]
     schema = SCHEMA.replace('y DOUBLE"', 'y DOUBLE, day INT"')
-    job = write(tmp_path, "csv", {}, f'{schema}\ncarry = ["day"]', engine="spark")
+    job = write(tmp_path, form, {}, f'{schema}\ncarry = ["day"]', engine="spark")
     query = jobs.run(job, spark)
     try:
         (tmp_path / "day=5").mkdir()
-        (tmp_path / "day=5" / "a.csv").write_bytes(b"a,1,0,0\nb\n")
+        (tmp_path / "day=5" / f"a.{form}").write_bytes(data)
         (tmp_path / "day=5").rename(tmp_path / "in" / "day=5")
         query.processAllAvailable()
     finally:

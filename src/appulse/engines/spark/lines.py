@@ -46,28 +46,18 @@ def rows_of_lines(
     lines = reader.format("text").options(**options).load(path)
     parts = [name for name in lines.columns if name != "value"]  # of folders such as day=1
     own = T.StructType([field for field in columns if field.name not in parts])
-    encoded = bool(given & {"encoding", "charset"})
-    if kind == "json" and not encoded and "multiline" not in given:
-        known = [field for field in columns if field.name in parts]
-        text = T.StructType([T.StructField("value", T.StringType()), *known])
-        return _json(reader.schema(text).load(path) if known else lines, options, own, parts)
     # Marks and texts among the options are compared with characters, of which some are several bytes.
     plain = all(str(value).isascii() for value in options.values())
+    encoded = bool(given & {"encoding", "charset"})
     as_bytes = {"encoding": _BYTES} if kind == "csv" and plain and not encoded else {}
     # First, as Spark puts columns of folders behind the others, also of folders that come later.
     asked = T.StructType([_LINE, *columns.fields])
     frame = reader.format(kind).options(**options, **as_bytes, **{_CORRUPT: UNDECODED}).schema(asked).load(path)
-    return _read(frame, own, parts, _separator(options)) if as_bytes else _plain(frame, own, parts)
-
-
-def _json(lines: DataFrame, options: Mapping[str, Any], own: T.StructType, parts: Sequence[str]) -> DataFrame:
-    """JSON of lines of text, of which the bytes are still there."""
-    given = {_CORRUPT: UNDECODED, **{name: _text(value) for name, value in options.items()}}
-    row = F.from_json("value", T.StructType([*own.fields, _LINE]), given).alias("_row")
-    found = lines.where(r"value rlike '\\S'").select("*", row, F.col("_metadata.file_name").alias(_FILE))
-    fits, valid = F.col("_row").isNotNull() & F.col(f"_row.{UNDECODED}").isNull(), F.expr("is_valid_utf8(value)")
-    values = {name: F.col("_row")[name] for name in own.names}
-    return _with_lines(found, values, parts, (F.expr("make_valid_utf8(value)"), fits, valid))
+    if as_bytes:
+        return _read(frame, own, parts, _separator(options))
+    # The reader of JSON takes no line that is not UTF-8, and gives it as it is.
+    valid = F.is_valid_utf8(UNDECODED) if kind == "json" and not encoded else F.lit(True)  # noqa: FBT003 - a column
+    return _plain(frame, own, parts, valid)
 
 
 def _read(frame: DataFrame, own: T.StructType, parts: Sequence[str], separator: str) -> DataFrame:
@@ -86,11 +76,13 @@ def _read(frame: DataFrame, own: T.StructType, parts: Sequence[str], separator: 
     return _with_lines(found, values, parts, (payload, F.col(UNDECODED).isNull(), valid))
 
 
-def _plain(frame: DataFrame, own: T.StructType, parts: Sequence[str]) -> DataFrame:
+def _plain(frame: DataFrame, own: T.StructType, parts: Sequence[str], valid: Column) -> DataFrame:
     values = {name: quoted(name) for name in own.names}
     line = F.col(UNDECODED)
+    # Spark reads no file for this column alone: the values are named beside it, for lines that are there always.
+    payload = F.coalesce(F.make_valid_utf8(line), F.to_json(F.struct(*values.values())))
     found = frame.select("*", F.col("_metadata.file_name").alias(_FILE))
-    return _with_lines(found, values, parts, (line, line.isNull(), F.lit(True)))  # noqa: FBT003 - a column
+    return _with_lines(found, values, parts, (payload, line.isNull(), line.isNull() | valid))
 
 
 def _with_lines(
@@ -115,7 +107,3 @@ def _as_text(column: Column) -> Column:
 def _separator(options: Mapping[str, Any]) -> str:
     given = {name.lower(): str(value) for name, value in options.items()}
     return given.get("sep", given.get("delimiter", ","))
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
