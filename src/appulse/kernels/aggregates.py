@@ -31,8 +31,6 @@ _TINY_ATOM = 1e-20
 MOST_ATOMS = 4096
 # Values that differ by less than this, relatively, are one: rounding would else tell sums of equal numbers apart.
 _SAME = 1e-14
-# Extremes are looked for until less than this part of the probability is left.
-_REST = 1e-15
 # Values between these need no unit.
 _SMALL, _LARGE = 2.0**-400, 2.0**400
 
@@ -59,7 +57,7 @@ def _unit(largest: float) -> float:
 
 
 @exact_kernel
-def _mixture(values: Floats, weights: Floats) -> tuple[float, float, float]:
+def mixture(values: Floats, weights: Floats) -> tuple[float, float, float]:
     """Of values with weights: the mean as a double, what rounding it took away, and the deviation."""
     unit = unit_of(values)
     total = mean = 0.0
@@ -81,18 +79,7 @@ def row_moments(first: Ints, values: Floats, weights: Floats, mean: Floats, rest
     """Mean, what rounding it took away, and deviation of each row's samples, from ``first[i]`` to ``first[i + 1]``."""
     for i in range(first.shape[0] - 1):
         a, b = first[i], first[i + 1]
-        mean[i], rest[i], deviation[i] = _mixture(values[a:b], weights[a:b])
-
-
-@exact_kernel
-def _log_none(exist: Floats) -> float:
-    """The logarithm of the probability that no row exists."""
-    total = 0.0
-    for p in exist:
-        if p == 1.0:
-            return -np.inf
-        total += math.log1p(-p)
-    return total
+        mean[i], rest[i], deviation[i] = mixture(values[a:b], weights[a:b])
 
 
 @exact_kernel
@@ -243,35 +230,6 @@ def long_means(
         out[w, 1] = math.sqrt(max(spread - moved * moved, 0.0)) * unit
 
 
-@exact_kernel
-def _above(begin: int, end: int, exist: Floats, above: Floats, size: int, band: Floats) -> float:
-    """The probability that one of the newest ``size`` existing rows is above; ``above`` is that of each row."""
-    low = high = 0
-    band[0] = 1.0
-    found = 0.0
-    for i in range(end - 1, begin - 1, -1):
-        over = above[i - begin]
-        below, absent = exist[i] - over, 1.0 - exist[i]
-        for a in range(low, high + 1):
-            found += band[a] * over
-        if absent > 0.0:
-            high += 1
-            band[high] = 0.0
-        for a in range(high, low, -1):
-            band[a] = band[a] * below + band[a - 1] * absent
-        band[low] *= below
-        # Where nobody was absent but so few, the window is full: nothing more can be found in these worlds.
-        if end - i - low == size:
-            low += 1
-        while low <= high and band[low] < TINY:
-            low += 1
-        while low <= high and band[high] < TINY:
-            high -= 1
-        if low > high:
-            break
-    return found
-
-
 class UncertainRows(NamedTuple):
     """Rows that may not exist, and their samples: those of row i from ``first[i]`` to ``first[i + 1]``."""
 
@@ -279,80 +237,6 @@ class UncertainRows(NamedTuple):
     first: Ints
     values: Floats
     weights: Floats  # they sum to the row's existence
-
-
-@exact_kernel
-def extremes(
-    begin: Ints,
-    end: Ints,
-    held: UncertainRows,
-    size: int,  # 0: no limit
-    sign: float,  # 1: the greatest, -1: the least
-    out: NDArray[np.float64],
-) -> tuple[Ints, Floats, Floats]:
-    """Mean and deviation of the extreme existing value, given that there is one; ``out`` has a row of two per window.
-
-    Returns the distributions, too: of window w the values, from the extreme on, and probabilities from ``at[w]`` on.
-    Values are scanned until what is left is nothing; the probability that none is beyond is a product, or, where the
-    window holds only the newest existing rows, a sum over how many there are.
-    """
-    exist, first, values, weights = held
-    at = np.zeros(begin.shape[0] + 1, np.int64)
-    found, chances = np.empty(256), np.empty(256)
-    n = 0
-    for w in range(begin.shape[0]):
-        rows = end[w] - begin[w]
-        limited = 0 < size < rows
-        # A row that certainly is in the window bars whatever lies beyond its worst value.
-        bar = -np.inf
-        for i in range(max(begin[w], end[w] - size) if size > 0 else begin[w], end[w]):
-            if exist[i] == 1.0:
-                worst = np.inf
-                for s in range(first[i], first[i + 1]):
-                    worst = min(worst, sign * values[s])
-                bar = max(bar, worst)
-        count = 0
-        for s in range(first[begin[w]], first[end[w]]):
-            count += sign * values[s] >= bar
-        seen, owner, chance = np.empty(count), np.empty(count, np.int64), np.empty(count)
-        count = 0
-        for i in range(begin[w], end[w]):
-            for s in range(first[i], first[i + 1]):
-                if sign * values[s] >= bar:
-                    seen[count], owner[count], chance[count] = -sign * values[s], i - begin[w], weights[s]
-                    count += 1
-        order = np.argsort(seen, kind="mergesort")
-        exists = -math.expm1(_log_none(exist[begin[w] : end[w]]))
-        above = np.zeros(rows)
-        band = np.empty(rows + 2 if limited else 0)
-        none, before = 0.0, 0.0
-        k = 0
-        while k < count and exists - before > _REST * exists:
-            value, least = seen[order[k]], none
-            while k < count and seen[order[k]] == value:
-                i = owner[order[k]]
-                # Rounding may take a sum of weights beyond the existence that they sum to.
-                more = min(above[i] + chance[order[k]], exist[begin[w] + i])
-                if not limited and more > above[i]:
-                    none += math.log1p(-more) - math.log1p(-above[i])
-                above[i] = more
-                k += 1
-            if limited:
-                part = _above(begin[w], end[w], exist, above, size, band) - before
-            else:
-                part = -math.expm1(none - least) * math.exp(least)
-            if part > 0.0:
-                before += part
-                if n == found.shape[0]:
-                    found, chances = np.append(found, np.empty(n)), np.append(chances, np.empty(n))
-                found[n], chances[n] = -sign * value, part
-                n += 1
-        at[w + 1] = n
-        out[w] = np.nan
-        if n > at[w]:
-            chances[at[w] : n] /= chances[at[w] : n].sum()
-            out[w, 0], _, out[w, 1] = _mixture(found[at[w] : n], chances[at[w] : n])
-    return at, found[:n], chances[:n]
 
 
 @exact_kernel

@@ -22,6 +22,7 @@ from appulse.kernels.newest_quantiles import newest
 from appulse.kernels.numbering import COUNT, TUMBLE_ROWS, TUMBLE_TIME
 from appulse.kernels.ordered_runs import certain_extremes, certain_frequent, certain_quantiles
 from appulse.kernels.poisson_binomial import absent_pmf
+from appulse.kernels.uncertain_extremes import extremes
 from appulse.model.covariance import deviations
 from appulse.model.encode import sampled
 from appulse.model.objects import Objects
@@ -416,7 +417,7 @@ class _Evaluation:
             certain_extremes(*self._newest, self._values_of(asked), sign, out[:, 0])
             return out, self._certainly(out[:, 0]) if self._plan.distribution else None
         rows = kernels.UncertainRows(self._exist, *self._points_of(asked.dimension))
-        at, value, chance = kernels.extremes(self._begin, self._end, rows, self._plan.size, sign, out)
+        at, value, chance = extremes(self._begin, self._end, rows, self._plan.size, sign, out)
         if not self._plan.distribution:
             return out, None
         return out, self._joined(self._shares(value[a:b], chance[a:b]) for a, b in pairwise(at.tolist()))
