@@ -73,6 +73,11 @@ def main() -> None:
         wrong: Any = ap.self_join(stream(frame, schema=COLUMNS.replace("y DOUBLE", "y FLOAT")), **ASKED)
     assert is_streaming(spark.sql("SELECT 1")) is False  # what only the server knows
     assert ap.self_join(stream(frame, schema=None), **ASKED).count() == joined.count()
+    named = frame.withColumnsRenamed({"id": "thing.id", "ts": "at`utc", "x": "pos.x"})
+    other: Any = ap.Stream(named, key="thing.id", time="at`utc", value=ap.Gaussian("pos.x", "y", sigma=0.1))
+    of_names: Any = ap.self_join(other, **ASKED)
+    assert of_names.count() == joined.count()
+    assert ap.rejects(of_names).count() == ap.rejects(joined).count()
     with pytest.raises(PySparkException, match="schema= says that column 'y' is float, and in the frame it is double"):
         wrong.collect()
     pq.write_table(joined.toArrow(), f"{folder}/joined.parquet")

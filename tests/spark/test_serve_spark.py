@@ -31,9 +31,9 @@ engine = "{engine}"
 format = "replay"
 path = "walkers.parquet"
 speed = {speed}
-key = "id"
-time = "time"
-value = {{ model = "Gaussian", columns = ["x", "y"], sigma = 0.5 }}
+key = "walker.id"
+time = "time`s"
+value = {{ model = "Gaussian", columns = ["at.x", "y"], sigma = 0.5 }}
 motion = {{ kind = "Straight", max_gap = "10 seconds" }}
 [encounters]
 epsilon = 1.0
@@ -49,7 +49,7 @@ def job_in(folder: Path, engine: str, speed: Any, checkpoint: str = "") -> jobs.
     chance = np.random.default_rng(4)
     x, y = chance.uniform(0, 10, (2, 90))
     x[7] = np.nan
-    rows = pa.table({"id": np.arange(90) % 9, "time": np.arange(90) / 3.0, "x": x, "y": y})
+    rows = pa.table({"walker.id": np.arange(90) % 9, "time`s": np.arange(90) / 3.0, "at.x": x, "y": y})
     pq.write_table(rows, folder / "walkers.parquet")
     (folder / "job.toml").write_text(JOB.format(engine=engine, speed=speed, checkpoint=checkpoint))
     return jobs.load(folder / "job.toml")

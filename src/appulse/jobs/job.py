@@ -247,10 +247,13 @@ def _sample_of_readings(job: Job, spark: SparkSession) -> DataFrame:
 
 def _sample(job: Job, name: str, spark: SparkSession) -> Any:
     """Rows of a source that are there now, from which tiles are planned."""
+    from appulse.engines.spark.inputs import quoted  # only where Spark is installed
+
     table = job.table
     source, different = table.sources[name], getattr(table.self_join, "different", None)
     frame = frame_of(job, name, spark, streaming=False)
     # A name in a condition may be a dimension's, which is no column.
     filtered = [column for column in source.conditions_columns if column in frame.columns]
-    columns = source.stream(None, name).columns(different, table.join.window.delta, *filtered)
-    return frame.select(*columns).limit(table.sample or 0).toArrow()
+    stream = source.stream(None, name)
+    columns = stream.columns(different, table.join.window.delta, *stream.carry, *filtered)
+    return frame.select(*map(quoted, columns)).limit(table.sample or 0).toArrow()

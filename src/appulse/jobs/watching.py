@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 
+from appulse.engines.spark.inputs import quoted
 from appulse.report.live import MOST_THINGS, place_columns
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Watcher:
             if not columns or not set(columns) <= set(frame.columns):
                 continue
             place = f"{checkpoint.rstrip('/')}/{FOLDER}/{name}"
-            writer = frame.select(*columns).writeStream.foreachBatch(self._placing(name, columns))
+            writer = frame.select(*map(quoted, columns)).writeStream.foreachBatch(self._placing(name, columns))
             queries.append(writer.option("checkpointLocation", place).start())
 
         def end() -> None:
@@ -82,8 +83,8 @@ class Watcher:
         key, time = columns[:2]
 
         def show(rows: DataFrame, _batch: int) -> None:
-            newest = F.max_by(F.struct(*[F.col(f"`{column}`") for column in columns]), F.col(f"`{time}`"))
-            found = rows.groupBy(F.col(f"`{key}`").alias("thing")).agg(newest.alias("row")).limit(MOST_THINGS)
+            newest = F.max_by(F.struct(*map(quoted, columns)), quoted(time))
+            found = rows.groupBy(quoted(key).alias("thing")).agg(newest.alias("row")).limit(MOST_THINGS)
             table = found.where("row IS NOT NULL").select("row.*").toArrow()
             if len(table):
                 self._show(lambda shown: shown.message({name: table}, None, None, self._state))

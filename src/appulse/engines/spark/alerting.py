@@ -9,16 +9,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
-
 from appulse.engines.alerts import NO_FILE, DeadLetters, Failure, Webhook, check_only, from_environment
 from appulse.engines.spark.failures import spark_errors
+from appulse.engines.spark.inputs import quoted
 from appulse.engines.spark.messages import MESSAGE_ID, encoded
 from appulse.errors import BadArgument, likely
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql import types as T  # noqa: N812
+    from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
 
 __all__ = ["Alert", "alerts_of"]
 
@@ -48,7 +47,7 @@ def _alert(given: Any, query: str, dead_letter: str | None, answers: T.StructTyp
 
     def alert(frame: DataFrame, number: int) -> None:
         for name, values in only.items():
-            frame = frame.where(F.col(f"`{name}`").isin(list(values)))
+            frame = frame.where(quoted(name).isin(list(values)))
         send(frame, number)
 
     return alert

@@ -29,7 +29,7 @@ from appulse.engines.imputing import (
 from appulse.engines.options import CallSettings
 from appulse.engines.spark.given import checked_frame, schema_of
 from appulse.engines.spark.grouped import spark_grouped
-from appulse.engines.spark.inputs import gathered, known, quoted
+from appulse.engines.spark.inputs import gathered, known, map_in_arrow, quoted
 from appulse.engines.spark.shared import driver_folder
 from appulse.engines.spark.tagged import arrow_schema, spark_type
 from appulse.imputation.choosing import AutoImputer
@@ -244,5 +244,4 @@ def filled_frame(stream: Stream, imputer: Any, *, empty_rows: bool = False) -> t
         for table in gathered(batches):
             yield from filled_table(table, rows, shared, empty_rows=empty_rows).cast(arrow).to_batches()
 
-    filled: DataFrame = frame.mapInArrow(fill_task, schema)
-    return filled, False
+    return map_in_arrow(frame, fill_task, schema), False

@@ -51,6 +51,28 @@ def known(frame: DataFrame, fields: Iterable[T.StructField]) -> DataFrame:
     return frame
 
 
+def map_in_arrow(
+    frame: DataFrame,
+    task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: T.StructType,
+) -> DataFrame:
+    """What a task makes of the rows of a frame, which finds the columns under their names, whatever these are.
+
+    `mapInArrow` has Spark read the names: a dot asks for a part of a column, a backtick quotes.
+    """
+    names = frame.columns
+    if not any(name == "*" or "." in name or "`" in name for name in names):
+        return frame.mapInArrow(task, schema)
+    plain = [f"column{i}" for i in range(len(names))]
+    fields = [T.StructField(new, field.dataType) for new, field in zip(plain, frame.schema, strict=True)]
+    rows = frame.select(*[quoted(old).alias(new) for old, new in zip(names, plain, strict=True)])
+
+    def named_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(batch.rename_columns(names) for batch in batches)
+
+    return known(rows, fields).mapInArrow(named_task, schema)
+
+
 def batch_time(table: pa.Table) -> int | None:
     """The time of the micro-batch (microseconds) that a task's rows are of; None in a batch query."""
     if _NOW not in table.column_names or len(table) == 0:

@@ -29,6 +29,7 @@ from appulse.engines.spark.inputs import (
     gathered,
     hash_text,
     known,
+    map_in_arrow,
     marker,
     runs,
     union,
@@ -212,7 +213,7 @@ def _batch(operator: Operator, tiling: Tiling) -> DataFrame:
     answers = _by_tile(blocks, _answerer(last, arrow_schema(found)), found, apart=True)
     if operator.finish is None:
         return answers
-    return answers.mapInArrow(_finisher(operator.finish, arrow_schema(operator.answers)), operator.answers)
+    return map_in_arrow(answers, _finisher(operator.finish, arrow_schema(operator.answers)), operator.answers)
 
 
 def _by_tile(
@@ -241,7 +242,7 @@ def _encoded(operator: Operator, tiling: Tiling, control: str | None) -> DataFra
     """All streams as blocks."""
     call, sources, routing = operator.call, operator.sources, operator.routing(tiling)
     parts = [
-        sources.read(i, call.columns_of(i), dated=sources.streaming).mapInArrow(_encoder(call, routing, i), BLOCKS)
+        map_in_arrow(sources.read(i, call.columns_of(i), dated=sources.streaming), _encoder(call, routing, i), BLOCKS)
         for i in range(len(sources.frames))
     ]
     if not sources.streaming:
@@ -357,7 +358,7 @@ def observed(tagged: DataFrame, name: str) -> DataFrame:
 def bad_rows_of(call: Call[Any], sources: Sources, schema: T.StructType) -> DataFrame:
     """The rejects of a batch call alone."""
     rows = [sources.read(i, call.columns_of(i)) for i in range(len(sources.frames))]
-    return union([frame.mapInArrow(_rejecter(call, i, schema), schema) for i, frame in enumerate(rows)])
+    return union([map_in_arrow(frame, _rejecter(call, i, schema), schema) for i, frame in enumerate(rows)])
 
 
 def _rejecter(call: Call[Any], stream: int, schema: T.StructType) -> Any:

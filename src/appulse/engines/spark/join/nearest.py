@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from appulse.engines.bucket import fail_if_asked
 from appulse.engines.join.call import to_table
 from appulse.engines.join.nearest import resolve_nearest
-from appulse.engines.spark.inputs import gathered
+from appulse.engines.spark.inputs import gathered, map_in_arrow
 from appulse.engines.spark.join.call import spark_pairs
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
@@ -47,7 +47,7 @@ def spark_nearest(streams: Sequence[Stream], settings: NearestSettings) -> DataF
     search = _searcher(call, trees.search if held is None else lambda *asked: held.get().search(*asked), answers)
 
     def found(sources: Sources) -> DataFrame:
-        return sources.read(0, call.columns_of(0)).mapInArrow(search, answers)
+        return map_in_arrow(sources.read(0, call.columns_of(0)), search, answers)
 
     operator = Operator(call, sources, answers, rejects, rows=found)
     return remember(built(operator, plain_tiling(1)))

@@ -32,7 +32,7 @@ from appulse.engines.queries.call import (
     last_changes,
     resolve_queries,
 )
-from appulse.engines.spark.inputs import gathered, quoted, read
+from appulse.engines.spark.inputs import gathered, map_in_arrow, quoted, read
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.queries.held import BATCHES, QueryDelta, batches_of, standing
 from appulse.engines.spark.queries.parts import matched_in_parts
@@ -133,9 +133,9 @@ def _matched(
         tagged = matched_in_parts(call, held.table, rows, schema, parts)
         return tagged if sources.streaming else select_tag(tagged, ANSWER)
     if sources.streaming:
-        return rows.mapInArrow(_tagged_matcher(call, [held], schema), schema)
+        return map_in_arrow(rows, _tagged_matcher(call, [held], schema), schema)
     # A batch is not asked for its metrics, and so many columns of nulls cost as much as the matching.
-    return rows.mapInArrow(_matcher(call, [held], answers, suspicions(rows.sparkSession)), answers)
+    return map_in_arrow(rows, _matcher(call, [held], answers, suspicions(rows.sparkSession)), answers)
 
 
 def _changing(call: QueryCall, sources: Sources, stream: Stream, queries: DataFrame) -> Operator:
@@ -180,7 +180,7 @@ class Changing:
         changes = [held for _, held in known]
         rows = batch.where(F.col(_ROW).isNotNull()).select(f"{_ROW}.*")
         version = sum(held.batches for held in changes)
-        tagged = rows.mapInArrow(_tagged_matcher(self._call, changes, schema, version), schema)
+        tagged = map_in_arrow(rows, _tagged_matcher(self._call, changes, schema, version), schema)
         figures = {"rejected": 0 if refused is None else len(refused), "query_version": version}
         arrow = arrow_schema(schema)
         parts = [metric_row(figures, arrow)]

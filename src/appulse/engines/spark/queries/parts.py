@@ -20,7 +20,7 @@ from appulse.engines.bucket import fail_if_asked
 from appulse.engines.queries.call import CHANGE, LocalQueries, last_changes
 from appulse.engines.queries.rows import points_of, windows_of
 from appulse.engines.spark.blobs import REJECTS, metrics_blob, table_bytes
-from appulse.engines.spark.inputs import gathered
+from appulse.engines.spark.inputs import gathered, map_in_arrow
 from appulse.engines.spark.queries.held import QueryDelta, standing
 from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.spark.tagged import ANSWER, REJECT, arrow_schema, decoded, metric_row, tagged_rows
@@ -53,7 +53,7 @@ def matched_in_parts(call: QueryCall, table: pa.Table, rows: DataFrame, schema: 
     held = [QueryDelta(rows.sparkSession, usable.take(pa.array(own))) for own in members]
     tasks = max(1, len(held))
     keys = spread_keys(tasks, tasks)
-    routed_rows = rows.mapInArrow(_router(call, parts, keys), _ROUTED)
+    routed_rows = map_in_arrow(rows, _router(call, parts, keys), _ROUTED)
     by_key = dict(zip(keys, held, strict=False))
     return routed_rows.repartition(tasks, F.col("part")).mapInArrow(_matcher(call, by_key, schema), schema)
 
