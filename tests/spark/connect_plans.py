@@ -97,6 +97,12 @@ def main() -> None:
     for one in (coming, spark.readStream.format("parquet").schema(COLUMNS).option("PATH", f"{folder}/in").load()):
         with no_analysis(spark), pytest.raises(ap.BadArgument, match="/in is the folder of a source"):
             ap.start(ap.self_join(stream(one), **ASKED), own, checkpoint=f"{folder}/of-start")
+    spark.catalog.createTable("read_here", f"{folder}/in", "parquet")
+    for one in (coming, spark.readStream.table("read_here"), coming.join(spark.table("read_here").select("id"), "id")):
+        for sink in (own, ("delta", {"table": "default.read_here"})):
+            with pytest.raises(ap.BadArgument, match="/in is the folder of a source"):
+                ap.start(ap.self_join(stream(one, lateness=0), **ASKED), sink, checkpoint=f"{folder}/of-start")
+    assert not Path(folder, "of-start").exists()
     writer = streamed.writeStream.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
     writer.format("parquet").option("path", f"{folder}/streamed").start().awaitTermination()
 

@@ -117,21 +117,31 @@ def topics_read(frame: DataFrame) -> list[dict[str, str]]:
 def folders_read(frame: DataFrame) -> list[str]:
     """The folders and files that a frame reads, as far as its plan names them; tables of files by their places."""
     if is_connect(frame):
-        reads = [part.data_source for kind, part in sent(frame) if kind == "Read" and part.HasField("data_source")]
-        found = [path for one in reads for path in [*one.paths, *_path_option(one.options)]]
+        reads = [part for kind, part in sent(frame) if kind == "Read"]
+        found = [path for one in reads for path in _places_there(one, frame.sparkSession)]
     else:
         found = [path for leaf in _items(_plan(frame).collectLeaves()) for path in _places(leaf, frame.sparkSession)]
     return list(dict.fromkeys(found))
 
 
 def table_place(frame: DataFrame, sink: tuple[str, Mapping[str, Any]]) -> str | None:
-    """The folder of the Delta table that a sink names in a catalog, if it is there; a server of Connect alone knows."""
+    """The folder of the Delta table that a sink names in a catalog, if it is there."""
     kind, options = sink
     table = next((str(value) for name, value in options.items() if name.lower() == "table"), None)
     catalog: Any = frame.sparkSession.catalog
-    if kind.lower() != "delta" or table is None or is_connect(frame) or not catalog.tableExists(table):
+    if kind.lower() != "delta" or table is None or not catalog.tableExists(table):
         return None
     return next(iter(folders_read(frame.sparkSession.table(table))), None)
+
+
+def _places_there(read: Any, spark: SparkSession) -> list[str]:
+    """As `_places`, of a plan that is sent to a server, which is asked where a table of its catalog lies."""
+    if read.HasField("data_source"):
+        return [*read.data_source.paths, *_path_option(read.data_source.options)]
+    if not read.HasField("named_table"):
+        return []
+    described = spark.sql(f"DESCRIBE TABLE EXTENDED {read.named_table.unparsed_identifier}").collect()
+    return [row["data_type"] for row in described if row["col_name"] == "Location"][-1:]  # columns come before
 
 
 def _places(leaf: Any, spark: Any) -> list[str]:
