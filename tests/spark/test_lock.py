@@ -58,6 +58,19 @@ def test_a_second_process_is_refused_until_the_first_has_gone(spark: SparkSessio
         assert not (folder / "appulse.lock").exists()
 
 
+def test_a_second_query_of_the_session_is_refused_and_the_first_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    folder = str(tmp_path / "checkpoint")
+    first = ap.start(_joined(spark), ("noop", {}), checkpoint=folder)
+    with pytest.raises(CheckpointError, match=rf"in use by query {first.id} of this session\. .* Call stop\(\) on it"):
+        ap.start(_joined(spark), ("noop", {}), checkpoint=folder)
+    assert first.isActive
+    assert (tmp_path / "checkpoint" / "appulse.lock").exists()
+    first.stop()
+    second = ap.start(_joined(spark), ("noop", {}), checkpoint=folder)
+    assert second.isActive
+    second.stop()
+
+
 def test_a_lock_is_shared_within_a_process_and_goes_with_its_last_holder(spark: SparkSession, tmp_path: Path) -> None:
     folder = Folder(spark, str(tmp_path / "new"))
     first, second = CheckpointLock(folder), CheckpointLock(folder)

@@ -129,6 +129,15 @@ class Checkpoint:
         if names and not any(name.isdecimal() for name in names):
             self._folder.remove("offsets")
 
+    def check_free(self) -> None:
+        """Raise `CheckpointError` where a query of this session runs on it, which Spark would stop in silence."""
+        own = self.query
+        if own and own in [query.id for query in self._spark.streams.active]:
+            raise CheckpointError(
+                f"The checkpoint {self.path} is in use by query {own} of this session. Spark would stop that one to "
+                "start another. Call stop() on it first (it is in spark.streams.active), or give another checkpoint."
+            )
+
     def check_seen_by_spark(self) -> None:
         """Raise `StorageError` unless Spark finds here what this process wrote; behind Spark Connect it may not."""
         try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _NAME = "appulse.lock"
 _PAUSE = 0.2  # seconds
-# Of this process. Spark itself refuses a second query of a session on a checkpoint, so these may be shared.
+# Of this process. `Checkpoint.check_free` refuses a second query of a session, so these may be shared.
 _HELD: dict[str, _Held] = {}
 
 

@@ -75,6 +75,7 @@ def start(
     _check_apart(outputs, checkpoint, known.rows)
     with writing(f"the checkpoint {checkpoint}"):
         place = Checkpoint(result.sparkSession, checkpoint)
+        place.check_free()
         lock = CheckpointLock(place.folder, wait=PATIENCE if remote else 0)
     try:
         known, writer = _planned(known, place, outputs, partitions, max_state)
