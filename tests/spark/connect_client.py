@@ -97,6 +97,10 @@ def tables(spark: Any, folder: Path) -> None:
         ap.start(joined(spark, folder / "in"), *sinks, checkpoint=f"{folder}/checkpoint", **how).awaitTermination()
         more: pa.Table = pq.read_table(folder / "more.parquet")
         pq.write_table(more, folder / "in" / "more.parquet")
+    spark.sql(f"CREATE TABLE delta.`{folder}/other` (a INT) USING delta")
+    other = ("delta", {"path": f"{folder}/other"})
+    with pytest.raises(ap.BadArgument, match=r"(?s)other columns than its rows have.*-- a: integer.*-- left_key: long"):
+        ap.start(joined(spark, folder / "in"), other, checkpoint=f"{folder}/others").awaitTermination()
     for name in ("pairs", "refused"):
         spark.read.format("delta").load(f"{folder}/{name}").coalesce(1).write.parquet(f"{folder}/{name}-read")
 

@@ -180,6 +180,28 @@ def test_queries_that_are_a_stream_answer_as_in_process(spark: SparkSession, tmp
     assert f'"{X}"' in bad["values"]
 
 
+def test_columns_that_spark_takes_for_one_are_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    table = pa.table({"id": [1, 2], "t": [1, 2], "x": [0.0, 0.5], "X": [5.0, 9.0], "ID": [7, 8], "note": [1, 1]})
+    folder = files(tmp_path / "in", table, 2)
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        frame = spark.read.schema("id LONG, t LONG, x DOUBLE, X DOUBLE, note LONG").parquet(str(folder))
+
+        def found(frame: Any) -> Any:
+            given = ap.Stream(frame, key="id", time="t", value=ap.Exact("x"))
+            return ap.self_join(given, epsilon=1, probability=1, window=5)
+
+        assert rows_of(found(frame).toArrow()) == rows_of(found(table))
+        spark.conf.set("spark.sql.caseSensitive", "false")
+        with pytest.raises(ap.BadArgument, match="has the columns 'x' and 'X', and this session does not tell them"):
+            found(frame)
+        holes = ap.Stream(frame, key="id", time="t", value=ap.Incomplete("note"))
+        with pytest.raises(ap.BadArgument, match="Rename one of them where the frame is made"):
+            ap.impute(holes, ap.MeanImputer(pa.table({"note": [4.0]})))
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
 def test_alerts_choose_by_such_columns(spark: SparkSession, tmp_path: Path) -> None:
     rows = read_stream(spark, files(tmp_path / "in", rows_table(), N))
     result = ap.match_queries(stream(rows, carry=[GROUP], partition_by=()), ALL, probability=0.3)

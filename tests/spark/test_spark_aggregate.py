@@ -250,7 +250,7 @@ def test_a_watermark_on_the_frame_is_its_lateness(spark: SparkSession, tmp_path:
     settings: dict[str, Any] = {"window": ap.CountWindow(2)}
     result = ap.window_aggregate(_stream(frame), {"load": "sum"}, **settings)
     assert result_of(result).call.lateness == (86_405_000_000,)
-    with pytest.raises(ap.BadArgument, match="Give one of them"):
+    with pytest.raises(ap.BadArgument, match="lateness=1 and a withWatermark on its frame, of 'ts'"):
         ap.window_aggregate(_stream(frame, lateness=1), {"load": "sum"}, **settings)
     watched = frame.observe("rows of a user", F.count("*").alias("n")).filter("load is not null")
     renamed = ap.window_aggregate(_stream(watched), {"load": "sum"}, **settings)

@@ -12,7 +12,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from appulse import errors
-from appulse.errors import AppulseError, BadInput, CheckpointError, SessionError, StateError, StorageError
+from appulse.errors import AppulseError, BadArgument, BadInput, CheckpointError, SessionError, StateError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -96,6 +96,14 @@ _OUTSIDE = (
         CheckpointError,
         "Kafka no longer has the messages that this checkpoint would go on from: they expired, or the topic was made "
         "anew. Start with a new checkpoint; or, if these messages may be lost, give the source failOnDataLoss=false.",
+    ),
+    _Cause(
+        r"(?s)A schema mismatch detected when writing to the Delta table.*?Table schema:\s*root\n(.+?)\n\s*\n"
+        r"\s*Data schema:\s*root\n(.+?)\n\s*\n",
+        BadArgument,
+        "A sink is a Delta table with other columns than its rows have.\nThe table:\n{0}\nThe rows:\n{1}\nName another "
+        "table, or add the columns to this one: ('delta', {{..., 'mergeSchema': 'true'}}). Then start again with the "
+        "same checkpoint: no row is lost.",
     ),
     _Cause(
         r"There are \[(\d+)\] sources in the checkpoint offsets and now there are \[(\d+)\] sources",

@@ -29,7 +29,7 @@ from appulse.engines.imputing import (
 from appulse.engines.options import CallSettings
 from appulse.engines.spark.given import checked_frame, schema_of
 from appulse.engines.spark.grouped import spark_grouped
-from appulse.engines.spark.inputs import gathered, known, map_in_arrow, quoted
+from appulse.engines.spark.inputs import check_names, gathered, known, map_in_arrow, quoted
 from appulse.engines.spark.shared import driver_folder
 from appulse.engines.spark.tagged import arrow_schema, spark_type
 from appulse.imputation.choosing import AutoImputer
@@ -234,6 +234,7 @@ def filled_frame(stream: Stream, imputer: Any, *, empty_rows: bool = False) -> t
         return filled_around_frame(stream, fill, CallSettings(), added=added, empty_rows=empty_rows), True
     refuse_whole(fill, stream.name or "stream")
     frame = known(checked_frame(stream), given)
+    check_names(frame, given.names, given.names)
     shared = shared_fill(fill, frame.sparkSession)
     new = [T.StructField(name, spark_type(filled_field(name).type)) for name in (SAMPLES, WEIGHTS, FILLED_BY)]
     schema = T.StructType([*given.fields, *new])

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the house name of this mo
 from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 
 from appulse.engines.spark.blobs import end_mark
+from appulse.errors import BadArgument
 from appulse.model.defects import read_columns
 from appulse.model.streaming import is_connect
 
@@ -35,10 +36,28 @@ def read(frame: DataFrame, schema: T.StructType, columns: Sequence[str], *, date
     ``dated``: of a stream, with the time of its micro-batch, which is the same when that is run again.
     """
     names = read_columns(schema.names, columns)
+    check_names(frame, schema.names, names)
     rows, fields = frame.select(*map(quoted, names)), [schema[name] for name in names]
     if not dated:
         return known(rows, fields)
     return known(rows.withColumn(_NOW, F.current_timestamp()), [*fields, T.StructField(_NOW, T.TimestampType())])
+
+
+def check_names(frame: DataFrame, there: Sequence[str], names: Iterable[str]) -> None:
+    """Raise `BadArgument` where Spark cannot choose between the columns ``there`` by one of the names."""
+    if len({name.lower() for name in there}) == len(there):
+        return
+    for name in names:
+        for other in there:
+            if name != other and name.lower() == other.lower() and not _by_case(frame):
+                raise BadArgument(
+                    f"A frame has the columns {name!r} and {other!r}, and this session does not tell them apart "
+                    "(spark.sql.caseSensitive=false). Rename one of them where the frame is made, or set that to true."
+                )
+
+
+def _by_case(frame: DataFrame) -> bool:
+    return frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
 
 
 def known(frame: DataFrame, fields: Iterable[T.StructField]) -> DataFrame:

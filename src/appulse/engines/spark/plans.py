@@ -197,6 +197,12 @@ def watermark_millis(frame: DataFrame) -> int | None:
     return max(found, default=None)
 
 
+def watermark_columns(frame: DataFrame) -> list[str]:
+    """The columns that a `withWatermark` on a frame is of, above any that was observed."""
+    found = [str(node.eventTime().name()) for node in _above(frame) if node.nodeName() == _WATERMARK]
+    return list(dict.fromkeys(found))
+
+
 def may_be_watermarked(frame: DataFrame) -> bool | None:
     """Whether a frame of Spark Connect has a `withWatermark`, above what was observed; None: the server may know."""
     kinds = {kind for kind, _ in sent(frame, _is_observed_there)}

@@ -15,6 +15,7 @@ from appulse.engines.spark.plans import (
     know_classes,
     may_be_watermarked,
     observations,
+    watermark_columns,
     watermark_millis,
     without_watermarks,
 )
@@ -188,8 +189,10 @@ def with_watermark_delay(stream: Stream) -> Stream:
     if delay is None:
         return stream
     if stream.lateness is not None:
+        columns = " and ".join(map(repr, watermark_columns(stream.frame)))
         raise BadArgument(
-            f"Stream {own} has lateness={stream.lateness!r} and a withWatermark on its frame. Give one of them."
+            f"Stream {own} has lateness={stream.lateness!r} and a withWatermark on its frame, of {columns}. Give one "
+            "of them."
         )
     return replace(stream, lateness=delay)
 
