@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from appulse.connect.checkpoint import CheckpointFolder
     from appulse.connect.sinks import Sink
 
-__all__ = ["Epoch", "Writer", "pushes_of", "record_of"]
+__all__ = ["Epoch", "Writer", "clocks_of", "pushes_of", "record_of"]
 
 #: Epochs that wait to be written at most: then the job waits, too.
 _WAITING = 4
@@ -33,21 +33,25 @@ class _Step(Protocol):
     def rejects(self) -> pa.Table | None: ...
     @property
     def unreadable(self) -> Sequence[tuple[str, Unreadable]]: ...
+    @property
+    def clock(self) -> int | None: ...
 
 
 @dataclass
 class Epoch:
     """The steps between two writes.
 
-    For a checkpoint there are the rows of each step, how far the streams had come ``before``, the ``offsets`` behind
-    them, all that is held after them, if it is to be saved, and before which number the log is not needed any more.
-    ``written`` is called, in the thread that writes, once all is on disk.
+    For a checkpoint there are the rows of each step and the wall clock by which they were judged, how far the streams
+    had come ``before``, the ``offsets`` behind them, all that is held after them, if it is to be saved, and
+    before which number the log is not needed any more. ``written`` is called, in the thread that writes,
+    once all is on disk.
     """
 
     keeps: bool = False
     before: Mapping[str, Any] | None = None
     offsets: Mapping[str, Any] | None = None
     pushes: list[tuple[Mapping[str, pa.Table], Sequence[tuple[str, Unreadable]]]] = field(default_factory=list)
+    clocks: list[int | None] = field(default_factory=list)
     drained: bool = False
     meaning: str = ""
     state: Record | None = None
@@ -64,6 +68,7 @@ class Epoch:
         self.rows += sum(map(len, step.rows.values())) + len(step.unreadable)
         if self.keeps:
             self.pushes.append((step.rows, step.unreadable))
+            self.clocks.append(step.clock)
         if step.answers.num_columns:  # pushes that are held have none
             self.answers.append(step.answers)
         if step.rejects is not None:
@@ -165,15 +170,22 @@ def record_of(number: int, epoch: Epoch) -> Record:
     """What the log has of an epoch."""
     steps = [[list(rows), [[stream, *bad] for stream, bad in unreadable]] for rows, unreadable in epoch.pushes]
     head: dict[str, Any] = {"steps": steps, "before": epoch.before, "offsets": epoch.offsets, "drained": epoch.drained}
-    head["meaning"] = epoch.meaning
+    head |= {"meaning": epoch.meaning, "walls": epoch.clocks}
     return Record(number, head, [table_blob(table) for rows, _ in epoch.pushes for table in rows.values()])
 
 
-def pushes_of(record: Record) -> Iterator[tuple[dict[str, pa.Table], list[tuple[str, Unreadable]]]]:
-    """The rows of each step of a record, by stream, and what could not be read."""
+def pushes_of(record: Record) -> Iterator[tuple[dict[str, pa.Table], list[tuple[str, Unreadable]], int | None]]:
+    """The rows of each step of a record, by stream, what could not be read, and the wall clock of the step."""
     blobs = iter(record.blobs)
-    for streams, unreadable in record.head["steps"]:
+    for (streams, unreadable), clock in zip(record.head["steps"], clocks_of(record), strict=False):
         yield (
             {name: table_of(next(blobs)) for name in streams},
             [(stream, Unreadable(*bad)) for stream, *bad in unreadable],
+            clock,
         )
+
+
+def clocks_of(record: Record) -> list[int | None]:
+    """The wall clock of each step, and of the end of the streams; None where an early version kept none."""
+    known: list[int | None] = record.head.get("walls") or [None] * (len(record.head["steps"]) + 1)
+    return known

@@ -14,6 +14,7 @@ from appulse.model.columns import arrow_table
 from appulse.model.defects import concat_rejects
 from appulse.model.geography import with_points
 from appulse.model.workers import Workers
+from appulse.windows.future import wall_clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +91,8 @@ class Local(Generic[R]):
         given = [(i, tables[e.name]) for i, e in enumerate(call.encodings) if e.name in tables]
         many = sum(len(table) for _, table in given) >= _MANY_ROWS
         workers = self.bucket.workers if many else Workers()
-        taken = workers.map(lambda one: call.take_in(*one, self.arrivals), given)
+        now = wall_clock()  # here, for a clock is held for one thread
+        taken = workers.map(lambda one: call.take_in(*one, self.arrivals, now), given)
         batches = [(i, rows) for (i, _), (rows, _) in zip(given, taken, strict=True)]
         rejected = [table for _, bad in taken for table in bad]
         fail_if_asked(call, rejected)

@@ -20,6 +20,7 @@ from appulse.jobs.in_process import only_on_spark
 from appulse.jobs.resident_io import sinks_of, sources_of
 from appulse.jobs.saver import Saver
 from appulse.model.defects import NOT_DECODED
+from appulse.windows.future import clock_held, wall_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +47,7 @@ class Step:
     rejects: pa.Table | None
     seconds: float
     unreadable: Sequence[tuple[str, Unreadable]] = ()
+    clock: int | None = None  # the wall clock by which the rows were judged, in microseconds since 1970
 
 
 @dataclass(frozen=True)
@@ -150,10 +152,13 @@ class Resident:
         if epoch:
             self._write(writer, saver, epoch, time.monotonic() - written)
 
-    def _again(self, rows: Mapping[str, pa.Table] | None, unreadable: Sequence[tuple[str, Unreadable]]) -> Step:
-        """A step of the log, or the end of the streams, once more: nobody is shown it."""
+    def _again(
+        self, rows: Mapping[str, pa.Table] | None, unreadable: Sequence[tuple[str, Unreadable]], clock: int | None
+    ) -> Step:
+        """A step of the log, or the end of the streams, once more, at the wall clock it had: nobody is shown it."""
         self._unreadable += unreadable
-        answers = self.call.drain() if rows is None else self.call.push(**rows)
+        with clock_held(clock):
+            answers = self.call.drain() if rows is None else self.call.push(**rows)
         return Step(rows or {}, answers, self._rejects(), 0.0, unreadable)
 
     def _take(self) -> list[Taken]:
@@ -173,14 +178,18 @@ class Resident:
         for one in taken:
             before = rows.get(one.stream)
             rows[one.stream] = one.rows if before is None else pa.concat_tables([before, one.rows])
-        answers = self.call.push(**rows)
+        clock = wall_clock()
+        with clock_held(clock):
+            answers = self.call.push(**rows)
         self._check_state()
-        return self._done(Step(rows, answers, self._rejects(), time.perf_counter() - begun, unreadable))
+        return self._done(Step(rows, answers, self._rejects(), time.perf_counter() - begun, unreadable, clock))
 
     def _ended(self) -> Step:
         begun = time.perf_counter()
-        answers = self.call.drain()
-        return self._done(Step({}, answers, self._rejects(), time.perf_counter() - begun))
+        clock = wall_clock()
+        with clock_held(clock):
+            answers = self.call.drain()
+        return self._done(Step({}, answers, self._rejects(), time.perf_counter() - begun, clock=clock))
 
     def _check_state(self) -> None:
         """Raise `StateLimit` where more rows are held than the job's limits say; the step is not written."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from appulse.connect.checkpoint import CheckpointFolder, Record
-from appulse.connect.writer import Epoch, Writer, pushes_of
+from appulse.connect.writer import Epoch, Writer, clocks_of, pushes_of
 from appulse.engines import saving
 from appulse.errors import CheckpointError
 from appulse.model.meaning import canonical, digest, listed_differences
@@ -120,8 +120,8 @@ class Saver:
     def resume(self, writer: Callable[[int], Writer], again: Callable[..., Any]) -> tuple[Writer, dict[str, Any], bool]:
         """Bring the call to where the log ends, and write the last answers again.
 
-        ``again`` takes the rows of a step, and what could not be read, and gives the step. Comes back with the writer,
-        the offsets to go on from, and whether the streams have ended.
+        ``again`` takes the rows of a step, what could not be read, and its wall clock, and gives the step. Comes back
+        with the writer, the offsets to go on from, and whether the streams have ended.
         """
         state, log = self.log.read()
         first = state or (log[0] if log else None)
@@ -136,11 +136,11 @@ class Saver:
         made = writer(first.number + 1 if not log else log[-1].number + 1)
         for record in log:
             epoch = Epoch(keeps=True, before=record.head["before"])
-            for rows, unreadable in pushes_of(record):
+            for rows, unreadable, clock in pushes_of(record):
                 self._know(rows)
-                epoch.add(again(rows, unreadable))
+                epoch.add(again(rows, unreadable, clock))
             if drained := record.head["drained"]:
-                epoch.add(again(None, []))
+                epoch.add(again(None, [], clocks_of(record)[-1]))
             self._offsets = dict(record.head["offsets"])
             if (engine := self._call.engine) is not None and saving.kind_of(engine) == saving.ROWS:
                 self._needless(epoch, record.number)

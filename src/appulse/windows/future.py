@@ -13,6 +13,8 @@ or if a pause of more than ``ahead`` parts it from all rows before it. Four kind
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +25,7 @@ from appulse.model.times import MIN_TIME
 from appulse.windows.clock import span
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,11 +37,23 @@ _PAUSES = 20
 _ALONE = 8
 _OTHERS = "all other rows"
 _ANY = 1 << 62
+_HELD: ContextVar[int | None] = ContextVar("held clock", default=None)
 
 
 def wall_clock() -> int:
-    """Now, in microseconds since 1970."""
-    return time.time_ns() // 1000
+    """Now, in microseconds since 1970, or when the clock is held at."""
+    held = _HELD.get()
+    return time.time_ns() // 1000 if held is None else held
+
+
+@contextmanager
+def clock_held(at: int | None) -> Iterator[None]:
+    """Hold `wall_clock` at a time, for this thread: rows that are judged again are judged as they were. None: now."""
+    before = _HELD.set(wall_clock() if at is None else at)
+    try:
+        yield
+    finally:
+        _HELD.reset(before)
 
 
 @dataclass(frozen=True)
