@@ -1,7 +1,8 @@
 """The checkpoint of a resident job: a log of the rows that came, and now and then all that the call holds.
 
 A record is written before the answers that its rows make. So after a crash the rows of the log are pushed again, and
-the answers of the last record are written again, under the same number.
+the answers of the last record are written again, under the same number. Once they are there, `settle` says so, and no
+later start writes them again: their files may have been moved on.
 
 Files appear whole, so a crash damages none. Each record has a digest, and a record of the log says what a job needs
 that goes on from it: a state, and the first record of the log. So what was damaged or removed is an error.
@@ -13,6 +14,7 @@ import fcntl
 import json
 import os
 import struct
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +31,7 @@ __all__ = ["CheckpointFolder", "Record", "table_blob", "table_of"]
 
 _MAGIC = b"apsv0001"
 _ABOUT, _CALL, _LOG, _STATE, _LOCK = "serve.json", "call.json", "log", "state", "lock"
+_SETTLED = "written"
 _KEPT = "kept"  # in the head of a record: its run, and what is needed with it
 _OF_SPARK = ("metadata", "offsets", "commits")
 _REMEDY = (
@@ -119,6 +122,20 @@ class CheckpointFolder:
         self._put(self._file(_STATE, record.number), _packed(self._marked(record, {})))
         self._state, self._first = record.number, None
         self._remove(_STATE, record.number)
+
+    def settle(self, number: int) -> None:
+        """Keep that the answers of a number are written, and all before them.
+
+        It need not be on disk, or whole: without it they are written again.
+        """
+        with suppress(OSError):
+            (self.path / _SETTLED).write_bytes(_packed(self._marked(Record(number, {}, []), {})))
+
+    def is_settled(self, number: int) -> bool:
+        """Whether `settle` was called with this number last."""
+        file = self.path / _SETTLED
+        known = _read(file) if file.exists() else None
+        return known is not None and known.number == number and known.head[_KEPT]["run"] == self._about.get("run")
 
     def forget(self, before: int) -> None:
         """Remove records of the log before a number."""

@@ -144,7 +144,9 @@ class Writer:
     def _write(self, number: int, epoch: Epoch) -> None:
         if self._log is not None:
             self.logged += self._log.append(record_of(number, epoch), epoch.needless)
-        self.write_rows(number, epoch)
+        self._write_rows(number, epoch)
+        if self._log is not None:
+            self._log.settle(number)
         if self._log is not None and epoch.state is not None:
             self._log.save(epoch.state)
             self._log.forget(number + 1)
@@ -155,7 +157,16 @@ class Writer:
         if epoch.written is not None:
             epoch.written()
 
-    def write_rows(self, number: int, epoch: Epoch) -> None:
+    def write_again(self, number: int, epoch: Epoch) -> None:
+        """Write the last epoch of the log, unless that has been done."""
+        if self._log is not None and self._log.is_settled(number):
+            self._shown = [bool(epoch.answers), bool(epoch.rejects)]
+            return
+        self._write_rows(number, epoch)
+        if self._log is not None:
+            self._log.settle(number)
+
+    def _write_rows(self, number: int, epoch: Epoch) -> None:
         """Write the answers and rejects of an epoch."""
         for i, (sink, parts) in enumerate(zip(self._sinks, (epoch.answers, epoch.rejects), strict=True)):
             if sink is None or not parts:

@@ -118,7 +118,7 @@ class Saver:
     # --- where a job begins
 
     def resume(self, writer: Callable[[int], Writer], again: Callable[..., Any]) -> tuple[Writer, dict[str, Any], bool]:
-        """Bring the call to where the log ends, and write the last answers again.
+        """Bring the call to where the log ends, and write the last answers, unless that has been done.
 
         ``again`` takes the rows of a step, what could not be read, and its wall clock, and gives the step. Comes back
         with the writer, the offsets to go on from, and whether the streams have ended.
@@ -146,7 +146,7 @@ class Saver:
                 self._needless(epoch, record.number)
             self._check(record.head["meaning"])
             if record is log[-1]:
-                made.write_rows(record.number, epoch)
+                made.write_again(record.number, epoch)
         if self._call.engine is not None:
             self._describe(self._call.engine)
         return made, dict(self._offsets), drained
