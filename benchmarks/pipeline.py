@@ -29,8 +29,9 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 
 import appulse as ap
+from appulse.engines.measured import METRICS
 from appulse.engines.spark.results import result_of
-from appulse.engines.spark.tagged import ANSWER, METRIC, METRICS, select_tag
+from appulse.engines.spark.tagged import ANSWER, METRIC, select_tag
 from benchmarks.harness import (
     arguments,
     folder_bytes,

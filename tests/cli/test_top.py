@@ -16,8 +16,8 @@ from appulse.cli import app
 from appulse.cli.following import ProgressFile, Tail, progress_file
 from appulse.cli.progress import Batch
 from appulse.cli.top import figures, spark
+from appulse.engines.measured import METRICS
 from appulse.engines.spark.prometheus import Page
-from appulse.engines.spark.tagged import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 

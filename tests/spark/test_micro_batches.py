@@ -16,13 +16,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name of this mo
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import appulse as ap
+from appulse.engines.measured import METRICS as FIGURES
 from appulse.engines.spark.blobs import ANSWERS, METRICS, REJECTS, metrics_blob, table_bytes
 from appulse.engines.spark.file_sink import FileSink
 from appulse.engines.spark.frames import TaggedFrames, frames_of
 from appulse.engines.spark.processor import StageProcessor
 from appulse.engines.spark.results import result_of
 from appulse.engines.spark.sinks import Sink, sink_of
-from appulse.engines.spark.tagged import METRICS as FIGURES
 from appulse.engines.spark.tagged import arrow_schema, select_tag, spark_type, tagged_schema
 from tests.helpers import sensing
 from tests.helpers.streaming import files, read_stream, read_written

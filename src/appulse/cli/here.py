@@ -110,9 +110,9 @@ def _shower(resident: Resident, console: Console, *, json: bool, several: bool) 
     progress = ProgressFile(progress_file(resident.checkpoint))
 
     def show(done: Summary) -> None:
-        metrics: dict[str, Any] = {"answers": done.answers, "rejected": done.rejected, **done.state}
+        metrics: dict[str, Any] = {"answers": done.answers, "rejected": done.rejected, **done.figures, **done.state}
         rate = done.rows / done.seconds if done.seconds > 0 else None
-        batch = Batch(done.number, done.rows, done.seconds, rate, None, None, metrics)
+        batch = Batch(done.number, done.rows, done.seconds, rate, done.newest, done.lag, metrics)
         progress.add(batch)
         if json:
             typer.echo(js.dumps({"job": resident.job.file.stem, **batch.as_dict()}))

@@ -9,7 +9,48 @@ from appulse.engines.results import names_of_metrics
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["END", "count_read", "figures_of", "report", "rows_read"]
+__all__ = ["END", "LEVELS", "METRICS", "WAITING", "count_read", "figures_of", "report", "rows_read"]
+
+#: What a tile reports of each micro-batch; a job in process those that it has.
+METRICS = (
+    "tile",
+    "newest",
+    "rows",
+    "late",
+    "rejected",
+    "candidates",
+    "elsewhere",
+    "pruned_reach",
+    "pruned_mass",
+    "pruned_cantelli",
+    "pruned_markov",
+    "pruned_square",
+    "pruned_sample",
+    "pruned_projection",
+    "pruned_window",
+    "accepted",
+    "refined",
+    "audited",
+    "false_dismissals",
+    "answers",
+    "left",
+    "capped",
+    "withdrawn",
+    "not_held",
+    "swapped",
+    "queries",
+    "query_version",
+    "state_rows",
+    "state_bytes",
+    "state_bytes_read",
+    "state_bytes_written",
+    "repository",
+    "seconds",
+)
+#: Figures that stand after a micro-batch; all others happened in it.
+LEVELS = frozenset({"state_rows", "state_bytes", "repository", "queries", "query_version"})
+#: Messages that a source has and no micro-batch has taken: the lag.
+WAITING = "messages_waiting"
 
 #: By a row in a folder of this name, in the checkpoint, a drain says that the streams end.
 END = "appulse-end"

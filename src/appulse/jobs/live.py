@@ -62,10 +62,9 @@ class Board:
             rows = sum(map(len, step.rows.values())) + len(step.unreadable)
             rejects = 0 if step.rejects is None else len(step.rejects)
             counts = {"rows": rows, "answers": len(step.answers), "rejects": rejects}
-            counted = resident.call.counted()
 
             def message(shown: Shown) -> dict[str, Any]:
-                shown.count(counts, counted)
+                shown.count(counts, step.counted)
                 return shown.message(step.rows, step.answers, step.rejects, state)
 
             self.update(number, message)

@@ -16,6 +16,7 @@ from appulse.connect.writer import Epoch, Writer
 from appulse.errors import CheckpointError, StateLimit
 from appulse.jobs.by_hand import by_hand
 from appulse.jobs.checked import refusal
+from appulse.jobs.figures import Figures, Step, Summary
 from appulse.jobs.in_process import only_on_spark
 from appulse.jobs.resident_io import sinks_of, sources_of
 from appulse.jobs.saver import Saver
@@ -36,30 +37,6 @@ COMMIT_EVERY = 1.0
 COMMIT_ROWS = 1 << 18
 #: Seconds that a job waits for rows before it looks whether it is to stop.
 WAIT = 0.05
-
-
-@dataclass(frozen=True)
-class Step:
-    """What one push of rows did."""
-
-    rows: Mapping[str, pa.Table]
-    answers: pa.Table
-    rejects: pa.Table | None
-    seconds: float
-    unreadable: Sequence[tuple[str, Unreadable]] = ()
-    clock: int | None = None  # the wall clock by which the rows were judged, in microseconds since 1970
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What was written together: counts since the write before, and what is held."""
-
-    number: int
-    rows: int
-    answers: int
-    rejected: int
-    seconds: float
-    state: Mapping[str, int]
 
 
 @dataclass
@@ -85,6 +62,7 @@ class Resident:
         self.call = by_hand(self.job)
         self.sources = sources_of(self.job)
         self._unreadable: list[tuple[str, Unreadable]] = []
+        self._figures = Figures(self.call.streams)
         self._offsets: dict[str, Any] = {}  # behind the rows that came in this run
 
     def run(self, stop: Event | None = None, *, once: bool = False, drain: bool = False, stay: bool = False) -> None:
@@ -159,6 +137,7 @@ class Resident:
         self._unreadable += unreadable
         with clock_held(clock):
             answers = self.call.drain() if rows is None else self.call.push(**rows)
+        self.call.counted()  # what follows is counted from here
         return Step(rows or {}, answers, self._rejects(), 0.0, unreadable)
 
     def _take(self) -> list[Taken]:
@@ -182,14 +161,16 @@ class Resident:
         with clock_held(clock):
             answers = self.call.push(**rows)
         self._check_state()
-        return self._done(Step(rows, answers, self._rejects(), time.perf_counter() - begun, unreadable, clock))
+        took, counted = time.perf_counter() - begun, self.call.counted()
+        return self._done(Step(rows, answers, self._rejects(), took, unreadable, clock, counted))
 
     def _ended(self) -> Step:
         begun = time.perf_counter()
         clock = wall_clock()
         with clock_held(clock):
             answers = self.call.drain()
-        return self._done(Step({}, answers, self._rejects(), time.perf_counter() - begun, clock=clock))
+        took, counted = time.perf_counter() - begun, self.call.counted()
+        return self._done(Step({}, answers, self._rejects(), took, clock=clock, counted=counted))
 
     def _check_state(self) -> None:
         """Raise `StateLimit` where more rows are held than the job's limits say; the step is not written."""
@@ -205,6 +186,7 @@ class Resident:
         self.totals["rows"] += sum(map(len, step.rows.values())) + len(step.unreadable)
         self.totals["answers"] += len(step.answers)
         self.totals["rejected"] += 0 if step.rejects is None else len(step.rejects)
+        self._figures.add(step, self.call.engine)
         if self.on_step is not None:
             self.on_step(step)
         return step
@@ -232,7 +214,8 @@ class Resident:
             saver.finish(epoch, writer.next, writer.logged)
         if self.on_write is not None:
             counts = epoch.rows, epoch.answer_rows, epoch.rejected_rows
-            epoch.written = partial(self.on_write, Summary(writer.next, *counts, seconds, self.call.state()))
+            done = Summary(writer.next, *counts, seconds, self.call.state(), *self._figures.taken())
+            epoch.written = partial(self.on_write, done)
         writer.put(epoch)
         for source in self.sources:
             source.settle(writer.safe)

@@ -12,14 +12,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 
 from appulse.engines.arriving import FEWEST_ROWS
-from appulse.engines.measured import count_read, report
+from appulse.engines.measured import LEVELS, METRICS, count_read, report
 from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.daemon import ending_with_parent
 from appulse.engines.spark.failures import stoppable
 from appulse.engines.spark.lock import CheckpointLock
 from appulse.engines.spark.plans import observed_now
 from appulse.engines.spark.settings import on_connect
-from appulse.engines.spark.tagged import ANSWER, LEVELS, METRIC, METRICS, REJECT, rejects_frame
+from appulse.engines.spark.tagged import ANSWER, METRIC, REJECT, rejects_frame
 from appulse.errors import SessionError, StateLimit, warn_late, warn_swapped
 from appulse.model.times import shown_time
 

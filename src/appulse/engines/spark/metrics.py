@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from appulse.engines.measured import figures_of, rows_read
-from appulse.engines.spark.tagged import LEVELS, WAITING
+from appulse.engines.measured import LEVELS, WAITING, figures_of, rows_read
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
 
 from appulse.engines.arriving import Arrivals
 from appulse.engines.bucket import fail_if_asked
+from appulse.engines.measured import LEVELS, METRICS
 from appulse.engines.results import metrics_name
 from appulse.engines.spark.blobs import ANSWERS, REJECTS, metrics_blob, table_bytes
 from appulse.engines.spark.frames import TaggedFrames, block_frames
@@ -39,9 +40,7 @@ from appulse.engines.spark.inputs import (
 from appulse.engines.spark.processor import StageProcessor
 from appulse.engines.spark.results import SparkResult
 from appulse.engines.spark.tagged import (
-    LEVELS,
     METRIC,
-    METRICS,
     arrow_schema,
     in_schema,
     rejects_frame,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from appulse.engines.spark.tagged import LEVELS, WAITING
+from appulse.engines.measured import LEVELS, WAITING
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:

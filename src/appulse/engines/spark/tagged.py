@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the house name of this mo
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
+from appulse.engines.measured import METRICS
 from appulse.engines.spark import blobs as kinds
 from appulse.engines.spark.blobs import read_table
 
@@ -21,47 +22,6 @@ if TYPE_CHECKING:
 
     from appulse.engines.base import Call, Finish
     from appulse.model.stream import Stream
-
-#: What a tile reports of each micro-batch.
-METRICS = (
-    "tile",
-    "newest",
-    "rows",
-    "late",
-    "rejected",
-    "candidates",
-    "elsewhere",
-    "pruned_reach",
-    "pruned_mass",
-    "pruned_cantelli",
-    "pruned_markov",
-    "pruned_square",
-    "pruned_sample",
-    "pruned_projection",
-    "pruned_window",
-    "accepted",
-    "refined",
-    "audited",
-    "false_dismissals",
-    "answers",
-    "left",
-    "capped",
-    "withdrawn",
-    "not_held",
-    "swapped",
-    "queries",
-    "query_version",
-    "state_rows",
-    "state_bytes",
-    "state_bytes_read",
-    "state_bytes_written",
-    "repository",
-    "seconds",
-)
-#: Figures that stand after a micro-batch; all others happened in it.
-LEVELS = frozenset({"state_rows", "state_bytes", "repository", "queries", "query_version"})
-#: Messages that a source has and no micro-batch has taken: the lag.
-WAITING = "messages_waiting"
 
 #: What rows are: answers, rejects and metrics stand in columns of these names.
 ANSWER, REJECT, METRIC = "answer", "reject", "metric"
