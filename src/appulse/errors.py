@@ -20,12 +20,14 @@ A message says what failed, what was there, and what to do next.
 from __future__ import annotations
 
 import warnings
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 from inspect import currentframe
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
@@ -59,6 +61,7 @@ __all__ = [
 
 
 _PACKAGE = __file__.removesuffix("errors.py")
+_QUIET: ContextVar[bool] = ContextVar("no warnings", default=False)
 
 
 class AppulseError(Exception):
@@ -145,8 +148,20 @@ class NotBuilt(AppulseError, NotImplementedError):
     """
 
 
+@contextmanager
+def no_warnings() -> Iterator[None]:
+    """Warn of nothing, in this thread: rows come once more."""
+    before = _QUIET.set(True)
+    try:
+        yield
+    finally:
+        _QUIET.reset(before)
+
+
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line outside of appulse that led here."""
+    if _QUIET.get():
+        return
     level, frame = 1, currentframe()
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back

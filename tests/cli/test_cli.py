@@ -246,19 +246,21 @@ def test_a_signal_may_end_the_jvm_as_well(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_stopped_run_says_by_which_command_it_goes_on(job: Path) -> None:
     """With all options, but for secrets; the command is read back as it was given."""
-    from appulse.cli.run import _same_command
+    from appulse.cli.running import same_command
     from appulse.jobs import load
 
     short = {"spark.master": "spark://host:7077", "spark.jars": "a.jar,b.jar", "spark.jars.packages": "org:name:1"}
     settings = short | {"spark.cores.max": "8", "spark.hadoop.fs.s3a.secret.key": "hush", "spark.x": "two words"}
     options = {"json": True, "prometheus": "0.0.0.0:9464", "port": None}
-    said = shlex.split(_same_command(load(job), settings, Stretch(once=True, checkpoint="other"), options))
+    said = shlex.split(same_command([load(job)], Stretch(once=True, checkpoint="other"), options, settings))
     expected = ["--master", "spark://host:7077", "--jars", "a.jar,b.jar", "--packages", "org:name:1", "--once"]
     expected += ["--checkpoint", "other", "--json", "--prometheus", "0.0.0.0:9464", "--conf", "spark.cores.max=8"]
     expected += ["--conf", "spark.hadoop.fs.s3a.secret.key=...", "--conf", "spark.x=two words"]
     assert said == ["appulse", "run", str(job), *expected]
     bare = {"json": False, "prometheus": None, "port": 8080}
-    assert _same_command(load(job), {}, Stretch(), bare) == shlex.join(["appulse", "serve", str(job), "--port", "8080"])
+    assert same_command([load(job)], Stretch(), bare) == shlex.join(["appulse", "serve", str(job), "--port", "8080"])
+    several = same_command([load(job), load(job)], Stretch(), {"json": False, "port": None})
+    assert several == shlex.join(["appulse", "serve", str(job), str(job), "--no-page"])
 
 
 def test_settings_of_spark_on_the_command_line() -> None:

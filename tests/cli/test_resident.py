@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import threading
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -240,6 +243,44 @@ def test_rows_at_hand_do_not_keep_a_job_from_its_end(tmp_path: Path, monkeypatch
     left = CliRunner().invoke(app, ["run", str(job.file)])
     may_end.set()
     assert (left.exit_code, "left for the next run" in left.stdout) == (143, True)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_stopped_job_says_how_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, kept: bool) -> None:
+    """As on Spark."""
+    head = 'engine = "local"\n' + ('checkpoint = "state"\n' if kept else "")
+    job = write_job(tmp_path, "match_queries", IN_FILES, head)
+    written_once = Resident._write
+
+    def stops(*given: Any) -> None:
+        written_once(*given)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Resident, "_write", stops)
+    left = CliRunner().invoke(app, ["run", str(job.file)])
+    assert left.exit_code == 130
+    said = re.search(r"Stopped after [\d,]+ rows, [\d,]+ answers, [\d,]+ rejects, in [\d.]+ s\. (.*)", left.stdout)
+    assert said is not None
+    goes_on = f"To go on from there:  {shlex.join(['appulse', 'run', str(job.file)])}"
+    assert said[1] == (goes_on if kept else here._ANEW)
+    assert "Ended after" not in left.stdout
+
+
+def test_a_warning_is_said_as_all_else_once_in_a_run(tmp_path: Path) -> None:
+    job = write_job(tmp_path, "window_aggregate", IN_FILES, 'engine = "local"\ncheckpoint = "state"\n')
+    for part, behind in enumerate((0, 1000, 1000)):
+        late = rows(0)
+        late = late.set_column(1, "time", pa.array(late["time"].to_numpy() - behind))
+        pq.write_table(late, tmp_path / "near" / f"{part}.parquet")
+        os.utime(tmp_path / "near" / f"{part}.parquet", (1_700_000_000 + part, 1_700_000_000 + part))
+    with warnings.catch_warnings(record=True) as others:
+        warnings.simplefilter("always")
+        done = CliRunner().invoke(app, ["run", str(job.file), "--once"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count("Warning: 59 of the last 59 rows came late and are rejects.") == 1
+    assert "LateRows" not in done.output
+    assert others == []
+    assert "Warning" not in CliRunner().invoke(app, ["run", str(job.file), "--once"]).output  # of rows of the log
 
 
 def _until(holds: Any, seconds: float = 10.0) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import signal
 import traceback
+import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.markup import escape
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["FAILED", "MISUSED", "NO_ROOM", "errors_reported", "span"]
+__all__ = ["FAILED", "MISUSED", "NO_ROOM", "errors_reported", "span", "warnings_shown"]
 
 #: Exit codes. ``NO_ROOM``: a job would not fit, and was not started.
 FAILED, MISUSED, NO_ROOM = 1, 2, 3
@@ -57,6 +58,24 @@ def errors_reported(console: Console, log: Path | None = None) -> Iterator[None]
 
 def _report(console: Console, message: str) -> None:
     console.print(f"[bold red]Error:[/] {escape(message)}", soft_wrap=True, highlight=False)
+
+
+@contextmanager
+def warnings_shown(console: Console) -> Iterator[None]:
+    """Say the warnings of appulse as all else is said, each kind once; others go where they went."""
+    seen: set[type[Warning]] = set()
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if not category.__module__.startswith("appulse."):
+                others(message, category, *where, **more)
+            elif category not in seen:
+                seen.add(category)
+                console.print(f"[yellow]Warning:[/] {escape(str(message))}", soft_wrap=True, highlight=False)
+
+        warnings.showwarning = show
+        yield
 
 
 def span(seconds: float) -> str:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from appulse.cli.console import errors_reported
+from appulse.cli.console import errors_reported, warnings_shown
 from appulse.cli.following import ProgressFile, progress_file
 from appulse.cli.progress import Batch
-from appulse.cli.running import interrupts
+from appulse.cli.running import interrupts, same_command
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -30,6 +30,7 @@ __all__ = ["carry_out_here"]
 _LOOK_EVERY = 0.1  # seconds
 #: Seconds that rows at hand have to be answered in after a signal; a checkpoint has them for the next run.
 _PATIENCE = 10.0
+_ANEW = 'The next run begins anew: add checkpoint = "folder" to the job to go on from where it was.'
 
 
 def carry_out_here(
@@ -45,7 +46,7 @@ def carry_out_here(
     Exits with 130 on Ctrl-C and with 143 on SIGTERM, at the latest after some seconds.
     """
     begun = time.perf_counter()
-    with errors_reported(console), interrupts() as asked_to_stop, ExitStack() as stack:
+    with errors_reported(console), warnings_shown(console), interrupts() as asked_to_stop, ExitStack() as stack:
         from appulse.jobs.live import Board
         from appulse.jobs.resident import Resident
 
@@ -65,11 +66,17 @@ def carry_out_here(
         failed = _run_all(residents, asked_to_stop, stretch, console, stay=port is not None)
         if failed is not None:
             raise failed
-    for resident in residents:
-        console.print(f"{_sums(resident.totals)} Answers: {resident.job.answers}", soft_wrap=True, markup=False)
-    console.print(f"Ended after {time.perf_counter() - begun:.1f} s.")
-    if asked_to_stop.is_set():
+    seconds, stopped = time.perf_counter() - begun, asked_to_stop.is_set()
+    if not stopped or len(residents) > 1:
+        for resident in residents:
+            console.print(f"{_sums(resident.totals)}. Answers: {resident.job.answers}", soft_wrap=True, markup=False)
+    if stopped:
+        outcome = f"{_sums(residents[0].totals)}, in {seconds:.1f} s." if len(jobs) == 1 else f"{seconds:.1f} s."
+        resume = same_command(jobs, stretch, {"json": json, "port": port})
+        then = f"To go on from there:  {resume}" if all(one.checkpoint for one in residents) else _ANEW
+        console.print(f"Stopped after {outcome} {then}", soft_wrap=True, markup=False)
         raise typer.Exit(asked_to_stop.exit_code)
+    console.print(f"Ended after {seconds:.1f} s.")
 
 
 def _run_all(
@@ -124,4 +131,4 @@ def _shower(resident: Resident, console: Console, *, json: bool, several: bool) 
 
 
 def _sums(totals: Counter[str]) -> str:
-    return f"{totals['rows']:,} rows, {totals['answers']:,} answers, {totals['rejected']:,} rejects."
+    return f"{totals['rows']:,} rows, {totals['answers']:,} answers, {totals['rejected']:,} rejects"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as js
-import shlex
 import sys
 import time
 from contextlib import contextmanager
@@ -15,11 +14,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from appulse.cli.console import errors_reported
+from appulse.cli.console import errors_reported, warnings_shown
 from appulse.cli.fitting import must_fit
 from appulse.cli.following import ProgressFile, progress_file
 from appulse.cli.here import carry_out_here
-from appulse.cli.running import Stretch, gone_with_its_jvm, interrupts, log_file, stderr_to, watch
+from appulse.cli.running import Stretch, gone_with_its_jvm, interrupts, log_file, same_command, stderr_to, watch
 from appulse.engines.spark.installation import need_spark
 from appulse.errors import BadArgument, JobError
 
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     from appulse.cli.progress import Batch, Totals
     from appulse.jobs import Job
     from appulse.jobs.watching import Watcher
-
-#: Settings of Spark that have an option of their own.
-_SHORT = {"spark.master": "master", "spark.jars.packages": "packages", "spark.jars": "jars"}
 
 __all__ = ["carry_out", "must_have_input", "run"]
 
@@ -125,6 +121,7 @@ def carry_out(
         errors_reported(console, log),
         stderr_to(log),
         line,
+        warnings_shown(console),
         _session(settings) as spark,
         interrupts() as asked_to_stop,
     ):
@@ -138,26 +135,11 @@ def carry_out(
             totals = watch(query, show, asked_to_stop)
     outcome = f"{totals}, in {time.perf_counter() - begin:.1f} s."
     if asked_to_stop.is_set():
-        resume = _same_command(job, settings, stretch, {"json": json, "prometheus": prometheus, "port": port})
+        resume = same_command([job], stretch, {"json": json, "prometheus": prometheus, "port": port}, settings)
         console.print(f"Stopped after {outcome} To go on from there:  {resume}", soft_wrap=True, markup=False)
         raise typer.Exit(asked_to_stop.exit_code)
     console.print(f"Done: {outcome} Answers: {job.answers}", soft_wrap=True, markup=False)
     return totals
-
-
-def _same_command(job: Job, settings: Mapping[str, Any], stretch: Stretch, options: Mapping[str, Any]) -> str:
-    """The command by which a job goes on; secrets are left out."""
-    from appulse.jobs.fields import is_secret
-
-    given = {_SHORT[name]: value for name, value in settings.items() if name in _SHORT}
-    given |= {name: value for name, value in (stretch._asdict() | dict(options)).items() if value}
-    parts = ["appulse", "run" if options["port"] is None else "serve", str(job.file)]
-    for name, value in given.items():
-        parts += [f"--{name}"] if value is True else [f"--{name}", str(value)]
-    for name, value in settings.items():
-        if name not in _SHORT:
-            parts += ["--conf", f"{name}={'...' if is_secret(name) else value}"]
-    return shlex.join(parts)
 
 
 def _settings(conf: Sequence[str], options: Mapping[str, str | None]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 import signal
 import sys
 import tempfile
@@ -15,12 +16,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from appulse.cli.progress import Batch, Totals, batch_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["RotatingLog", "StopSignal", "Stretch", "interrupts", "log_file", "stderr_to", "watch"]
+    from appulse.jobs import Job
+
+__all__ = ["RotatingLog", "StopSignal", "Stretch", "interrupts", "log_file", "same_command", "stderr_to", "watch"]
+
+#: Settings of Spark that have an option of their own.
+_SHORT = {"spark.master": "master", "spark.jars.packages": "packages", "spark.jars": "jars"}
 
 _LOOK_EVERY = 0.2  # seconds
 _MOST_BYTES = 64 << 20  # of a log, after which it goes on in a new file
@@ -32,6 +38,25 @@ class Stretch(NamedTuple):
     once: bool = False
     drain: bool = False
     checkpoint: str | None = None  # in place of the job's
+
+
+def same_command(
+    jobs: Sequence[Job], stretch: Stretch, options: Mapping[str, Any], settings: Mapping[str, Any] | None = None
+) -> str:
+    """The command by which jobs go on, with options and settings of Spark; secrets are left out."""
+    from appulse.jobs.fields import is_secret
+
+    settings, served = settings or {}, options["port"] is not None or len(jobs) > 1
+    given = {_SHORT[name]: value for name, value in settings.items() if name in _SHORT}
+    given |= {name: value for name, value in (stretch._asdict() | dict(options)).items() if value}
+    given |= {"no-page": True} if served and options["port"] is None else {}
+    parts = ["appulse", "serve" if served else "run", *(str(job.file) for job in jobs)]
+    for name, value in given.items():
+        parts += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    for name, value in settings.items():
+        if name not in _SHORT:
+            parts += ["--conf", f"{name}={'...' if is_secret(name) else value}"]
+    return shlex.join(parts)
 
 
 def log_file(checkpoint: str) -> Path:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from appulse.connect.writer import Epoch, Writer
-from appulse.errors import CheckpointError, StateLimit
+from appulse.errors import CheckpointError, StateLimit, no_warnings
 from appulse.jobs.by_hand import by_hand
 from appulse.jobs.checked import refusal
 from appulse.jobs.figures import Figures, Step, Summary
@@ -135,7 +135,7 @@ class Resident:
     ) -> Step:
         """A step of the log, or the end of the streams, once more, at the wall clock it had: nobody is shown it."""
         self._unreadable += unreadable
-        with clock_held(clock):
+        with clock_held(clock), no_warnings():
             answers = self.call.drain() if rows is None else self.call.push(**rows)
         self.call.counted()  # what follows is counted from here
         return Step(rows or {}, answers, self._rejects(), 0.0, unreadable)
