@@ -109,12 +109,29 @@ def test_a_page_of_figures_is_followed_too() -> None:
     finally:
         page.close()
     known = json.loads(done.stdout)
-    # A page does not say when its latest batch was.
+    # These batches do not say when they were.
     assert known["seconds_ago"] is None
     assert " ago" not in drawn
     assert (known["batches"], known["rows"], known["answers"], known["state_rows"]) == (4, 400, 120, 503)
     assert known["rows_per_second"] == 200
     assert known["pruning"] == {"mass": 0.6, "refined": 0.4}
+
+
+def test_a_page_says_when_its_latest_batch_was_and_how_far_behind() -> None:
+    """Of several queries the latest, and the furthest behind; nothing is added up."""
+    page = Page(0)
+    now = datetime.now(UTC)
+    try:
+        for query, lag in (("q", 30), ("r", 90)):
+            times = {"timestamp": (now - timedelta(seconds=5)).isoformat(), "lag_seconds": float(lag)}
+            times |= {"event_time": (now - timedelta(seconds=5 + lag)).isoformat(), "batch_seconds": 1.0}
+            page.add({"query_id": query, "name": None, "batch_id": 7, "input_rows": 10, **times, **batch(0).metrics})
+        known = json.loads(call("top", page.address, "--once", "--json").stdout)
+    finally:
+        page.close()
+    assert 4 <= known["seconds_ago"] < 60
+    assert (known["lag_seconds"], known["batch"]) == (90, 7)
+    assert abs(datetime.fromisoformat(known["event_time"]) - now + timedelta(seconds=35)) < timedelta(seconds=1)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +169,8 @@ def test_small_bars() -> None:
 def test_the_dashboard_names_what_is_exported() -> None:
     page = Page(0)
     known = dict.fromkeys(METRICS, 1.0)
-    page.add({"query_id": "q", "name": None, "batch_id": 1, "input_rows": 1, "batch_seconds": 1.0, **known})
+    times = {"timestamp": "2026-01-01T00:00:01.000Z", "event_time": "2026-01-01T00:00:00.000Z", "lag_seconds": 1.0}
+    page.add({"query_id": "q", "name": None, "batch_id": 1, "input_rows": 1, "batch_seconds": 1.0, **times, **known})
     registry = CollectorRegistry()
     registry.register(page)
     exported = set(re.findall(r"^(appulse_\w+)\{", generate_latest(registry).decode(), re.MULTILINE))
@@ -163,7 +181,7 @@ def test_the_dashboard_names_what_is_exported() -> None:
         re.findall(r"appulse_\w+", " ".join(target["expr"] for p in board["panels"] for target in p["targets"]))
     )
     assert named <= exported, named - exported
-    assert {"appulse_input_rows_total", "appulse_state_bytes"} <= named
+    assert {"appulse_input_rows_total", "appulse_state_bytes", "appulse_lag_seconds"} <= named
     assert len({p["id"] for p in board["panels"]}) == len(board["panels"])
     assert {"label_values(appulse_batches_total, query_id)"} == {
         v["query"]["query"] for v in board["templating"]["list"] if v["type"] == "query"

@@ -17,7 +17,9 @@ import pytest
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent, StreamingQueryProgress
 
 import appulse as ap
+from appulse.engines.measured import METRICS
 from appulse.engines.spark.metrics import _Listener
+from appulse.engines.spark.prometheus import Page
 from tests.cli.test_cli import call, job
 
 if TYPE_CHECKING:
@@ -211,7 +213,7 @@ def test_a_job_serves_its_figures(job: Path, spark: SparkSession, monkeypatch: p
     def watch_and_scrape(*arguments: Any) -> Any:
         totals = watch(*arguments)
         deadline = time.monotonic() + 20
-        while seen.get(("appulse_input_rows_total", "")) != totals.rows:
+        while seen.get(("appulse_input_rows_total", job.stem)) != totals.rows:
             assert time.monotonic() < deadline
             time.sleep(0.05)
             seen.update(scraped(f"http://127.0.0.1:{port}/metrics"))
@@ -221,4 +223,52 @@ def test_a_job_serves_its_figures(job: Path, spark: SparkSession, monkeypatch: p
     told = call("run", job, "--once", "--prometheus", port)
     assert told.exit_code == 0, told.output
     assert f"Figures for Prometheus: http://127.0.0.1:{port}/metrics" in told.output
-    assert seen["appulse_rejected_total", ""] == 2
+    assert seen["appulse_rejected_total", job.stem] == 2
+    assert time.time() - 60 < seen["appulse_last_batch_timestamp_seconds", job.stem] < time.time() + 1
+
+
+def test_lag_and_the_newest_event_are_reported() -> None:
+    """Of the latest batch that had rows; times that are numbers are no clock on a wall."""
+    seen: list[dict[str, Any]] = []
+    page = Page(0, "ships")
+    try:
+        listener = _Listener(seen.append, page.add)
+        figures: dict[str, float | None] = {"rows": 3.0, "seconds": 0.5}
+        for number, newest in enumerate(("2025-12-31T23:59:30.000Z", None, "1970-01-01T00:00:10.000Z")):
+            times = {} if newest is None else {"eventTime": {"max": newest}}
+            listener.onQueryProgress(event(number, figures, **times))
+            if number == 1:
+                told = {name: value for (name, query), value in scraped(page.address).items() if query == "ships"}
+    finally:
+        page.close()
+    assert [(batch["event_time"], batch["lag_seconds"]) for batch in seen] == [
+        ("2025-12-31T23:59:30.000Z", 30.0),
+        (None, None),
+        ("1970-01-01T00:00:10.000Z", None),
+    ]
+    began = 1_767_225_600.0
+    assert told["appulse_lag_seconds"] == 30.0
+    assert told["appulse_newest_event_timestamp_seconds"] == began - 30.0
+    assert told["appulse_last_batch_timestamp_seconds"] == began + 1.5
+
+
+def test_each_figure_says_what_it_is() -> None:
+    page = Page(0)
+    try:
+        own = {"lag_seconds": 1.0, "messages_waiting": 3, "event_time": "2026-01-01T00:00:00.000Z"}
+        own |= {"timestamp": "2026-01-01T00:00:01.000Z", "batch_id": 3, "batch_seconds": 0.5, "input_rows": 3}
+        known = dict.fromkeys(set(METRICS) - {"tile", "newest"}, 1.0)
+        page.add({"query_id": "q", "name": None, **known, **own})
+        with urlopen(page.address) as served:  # noqa: S310 - our own page
+            text = served.read().decode()
+    finally:
+        page.close()
+    helped = dict(re.findall(r"^# HELP (\w+) (.*)$", text, re.MULTILINE))
+    assert len(helped) > 30
+    assert len(set(helped.values())) == len(helped)
+    for name, said in helped.items():
+        assert said.endswith(".")
+        assert said[0].isupper()
+        assert "micro-batches so far" not in said
+        for unit in ("seconds", "bytes"):
+            assert unit not in name or unit in said.lower()

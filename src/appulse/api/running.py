@@ -116,8 +116,9 @@ def listen(spark: Session, on_batch: _OnBatch | None = None, prometheus: _Port |
     Arguments:
     * ``spark``: the session.
     * ``on_batch``: a function of a dict: ``query_id, name, batch_id, timestamp`` (ISO 8601, the start of the batch),
-      ``input_rows``, ``batch_seconds``, and the figures that docs/semantics/cost.md lists under Metrics, as numbers. It
-      runs beside the query: what it raises is logged once and does no harm.
+      ``input_rows``, ``batch_seconds``, ``event_time`` (the newest of the batch) and ``lag_seconds`` (how far that was
+      behind), which may be None, and the figures that docs/semantics/cost.md lists under Metrics, as numbers. It runs
+      beside the query: what it raises is logged once and does no harm.
     * ``prometheus``: a port, open to this machine only, or text ``"host:port"``, where the figures are served for
       Prometheus, per query: sums since this call, and the state as of the latest batch. It needs
       ``appulse[prometheus]``.

@@ -22,6 +22,9 @@ __all__ = ["Endpoint", "ProgressFile", "Run", "Tail", "followed", "progress_file
 _MOST_BYTES = 16 << 20
 _KEPT = 120  # micro-batches that a view looks at
 _PREFIX, _TOTAL = "appulse_", "_total"
+_NEWEST, _LATEST = "newest_event_timestamp_seconds", "last_batch_timestamp_seconds"
+#: Levels that are the greatest of all queries, not their sum.
+_GREATEST = {_NEWEST, _LATEST, "lag_seconds", "batch_id"}
 
 
 def progress_file(checkpoint: str | None) -> Path | None:
@@ -139,15 +142,18 @@ class Endpoint:
         if grown.get("batches", 0.0) > 0:
             count, seconds = grown.pop("batches"), grown.pop("batch_seconds", 0.0)
             rows = grown.pop("input_rows", 0.0)
+            newest, latest, lag = (levels.pop(name, None) for name in (_NEWEST, _LATEST, "lag_seconds"))
+            at = datetime.now(UTC).isoformat() if seen else None
             self.run.add(
                 {
-                    "at": datetime.now(UTC).isoformat() if seen else None,
+                    "at": at if latest is None else datetime.fromtimestamp(latest, UTC).isoformat(),
                     "batch": int(levels.pop("batch_id", -1)),
                     "input_rows": rows,
                     "batch_seconds": seconds / count,
                     "busy_seconds": seconds,
                     "rows_per_second": rows / seconds if seconds else None,
-                    "lag_seconds": None,
+                    "event_time": None if newest is None else datetime.fromtimestamp(newest, UTC).isoformat(),
+                    "lag_seconds": lag,
                     "metrics": grown | levels,
                 }
             )
@@ -166,7 +172,11 @@ def figures_of(families: Iterable[Any]) -> tuple[dict[str, float], dict[str, flo
                 continue
             into = sums if family.type == "counter" else levels
             name = name.removesuffix(_TOTAL)
-            into[name] = into.get(name, 0.0) + sample.value
+            known = into.get(name)
+            if name in _GREATEST and known is not None:
+                into[name] = max(known, sample.value)
+            else:
+                into[name] = (known or 0.0) + sample.value
     return levels, sums
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from appulse.cli.console import span
-from appulse.engines.measured import figures_of, rows_read
+from appulse.engines.measured import figures_of, newest_event, rows_read
 from appulse.model.sizes import size
 
 __all__ = ["Batch", "Totals", "batch_of"]
@@ -87,18 +86,13 @@ def batch_of(progress: Mapping[str, Any]) -> Batch | None:
         return None
     rows, counted, rate = rows_read(progress), progress.get("numInputRows"), progress.get("processedRowsPerSecond")
     figures = figures_of(progress) or {}
-    newest = (progress.get("eventTime") or {}).get("max")
+    newest, lag = newest_event(progress)
     return Batch(
         number=int(progress["batchId"]),
         rows=rows,
         seconds=float(durations.get("triggerExecution", durations["addBatch"])) / 1000,
         rows_per_second=rate * rows / counted if rate and counted else rate,
         newest=newest,
-        # Numbers as times are seconds since 1970 to Spark: no clock on a wall, unless they are of our days.
-        lag_seconds=_seconds(progress["timestamp"]) - _seconds(newest) if newest and newest >= "1971" else None,
+        lag_seconds=lag,
         metrics={name: float(value) for name, value in figures.items() if value is not None and name != "newest"},
     )
-
-
-def _seconds(time: str) -> float:
-    return datetime.fromisoformat(time).timestamp()

@@ -127,7 +127,7 @@ def carry_out(
     ):
         from appulse.jobs import run as start
 
-        with _served(spark, prometheus, console), _page(job, port, console) as watcher:
+        with _served(spark, prometheus, console, job.file.stem), _page(job, port, console) as watcher:
             _say(line, "starting the query")
             query = start(job, spark, once=once, drain=drain, checkpoint=checkpoint, watcher=watcher)
             if not (once or drain):
@@ -193,14 +193,14 @@ def _page(job: Job, port: int | None, console: Console) -> Iterator[Watcher | No
 
 
 @contextmanager
-def _served(spark: SparkSession, prometheus: str | None, console: Console) -> Iterator[None]:
+def _served(spark: SparkSession, prometheus: str | None, console: Console, name: str) -> Iterator[None]:
     """Figures for Prometheus while a job runs, if a port was given."""
-    from appulse import api
+    from appulse.engines.spark.metrics import listen
 
     if prometheus is None:
         yield
         return
-    with api.listen(spark, prometheus=prometheus) as listening:
+    with listen(spark, prometheus=prometheus, name=name) as listening:
         console.print(f"Figures for Prometheus: {listening.address}", soft_wrap=True)
         yield
 

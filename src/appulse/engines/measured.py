@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from appulse.engines.results import names_of_metrics
@@ -9,7 +10,18 @@ from appulse.engines.results import names_of_metrics
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["END", "LEVELS", "METRICS", "WAITING", "count_read", "figures_of", "report", "rows_read"]
+__all__ = [
+    "END",
+    "LEVELS",
+    "METRICS",
+    "WAITING",
+    "count_read",
+    "figures_of",
+    "newest_event",
+    "report",
+    "rows_read",
+    "seconds_of",
+]
 
 #: What a tile reports of each micro-batch; a job in process those that it has.
 METRICS = (
@@ -96,6 +108,19 @@ def rows_read(progress: Mapping[str, Any]) -> int:
         return known
     ends = [source for source in progress.get("sources") or () if f"/{END}" in source["description"]]
     return int(progress.get("numInputRows") or 0) - sum(int(source["numInputRows"]) for source in ends)
+
+
+def newest_event(progress: Mapping[str, Any]) -> tuple[str | None, float | None]:
+    """The newest event time of a micro-batch, and how many seconds it was behind when the batch began."""
+    newest: str | None = (progress.get("eventTime") or {}).get("max")
+    # Numbers as times are seconds since 1970 to Spark: no clock on a wall, unless they are of our days.
+    known = newest is not None and newest >= "1971"
+    return newest, seconds_of(progress["timestamp"]) - seconds_of(newest) if newest and known else None
+
+
+def seconds_of(time: str) -> float:
+    """A time in ISO 8601 as seconds since 1970."""
+    return datetime.fromisoformat(time).timestamp()
 
 
 def _key(progress: Mapping[str, Any]) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from appulse.engines.measured import LEVELS, WAITING, figures_of, rows_read
+from appulse.engines.measured import LEVELS, WAITING, figures_of, newest_event, rows_read
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -36,16 +36,21 @@ _LAST_WORDS = 10_000  # milliseconds
 _LOG = logging.getLogger("appulse")
 
 
-def listen(spark: SparkSession, on_batch: Take | None = None, prometheus: int | str | None = None) -> Listening:
-    """Report every micro-batch of a session's queries; see `appulse.listen`."""
+def listen(
+    spark: SparkSession, on_batch: Take | None = None, prometheus: int | str | None = None, name: str = ""
+) -> Listening:
+    """Report every micro-batch of a session's queries; see `appulse.listen`.
+
+    Prometheus gets those of queries without a name under ``name``.
+    """
     if on_batch is None and prometheus is None:
         raise BadArgument("listen() has nobody to report to. Give on_batch, a function, or prometheus, a port.")
     if on_batch is not None and not callable(on_batch):
         raise BadArgument(f"on_batch={on_batch!r} is no function. Give one that takes the metrics of a batch, a dict.")
-    return Listening(spark, on_batch, None if prometheus is None else _page(prometheus))
+    return Listening(spark, on_batch, None if prometheus is None else _page(prometheus, name))
 
 
-def _page(place: int | str) -> Page:
+def _page(place: int | str, name: str) -> Page:
     try:
         from appulse.engines.spark.prometheus import Page
     except ModuleNotFoundError as missing:
@@ -55,7 +60,7 @@ def _page(place: int | str) -> Page:
             f"prometheus={place!r} needs the package prometheus-client, which is not installed. "
             "Install it: pip install prometheus-client (or appulse with its extra: appulse[prometheus])."
         ) from None
-    return Page(place)
+    return Page(place, name)
 
 
 class Listening:
@@ -136,6 +141,7 @@ def _metrics(progress: StreamingQueryProgress) -> Metrics | None:
     if found is None or "addBatch" not in progress.durationMs:
         return None
     figures = {name: _plain(name, value) for name, value in found.items()}
+    newest, lag = newest_event(progress)
     return {
         "query_id": str(progress.id),
         "name": progress.name,
@@ -143,6 +149,8 @@ def _metrics(progress: StreamingQueryProgress) -> Metrics | None:
         "timestamp": progress.timestamp,
         "input_rows": rows_read(progress),
         "batch_seconds": progress.batchDuration / 1000,
+        "event_time": newest,
+        "lag_seconds": lag,
         **_waiting(progress.sources),
         **{name: value for name, value in figures.items() if value is not None and name != "newest"},
     }
