@@ -33,6 +33,10 @@ __all__ = ["Job", "build", "frame_of", "load", "validate"]
 
 #: The formats whose rows are lines.
 _OF_LINES = ("csv", "json")
+#: How much older than the newest file others may be that Spark reads, and how long it knows what it has read: for ever.
+_AGES = {"maxFileAge": "36500d"}
+#: The same of files that are ours, each newer than those before.
+_OURS = {"maxFileAge": "7d"}
 
 
 def load(path: str | Path) -> Job:
@@ -138,7 +142,7 @@ def _queries(job: Job, spark: SparkSession, *, streaming: bool) -> Any:
     if asked is None or asked.changes is None:
         return None if asked is None else asked.queries(job.place)
     changes, place = asked.changes, job.place(asked.changes.path)
-    options = _options(changes.format, options_of(changes.options))
+    options = _of_any_age(_options(changes.format, options_of(changes.options)))
     known = spark.read.format(changes.format).options(**_inferring(changes.format, options)).load(place)
     if not streaming:
         return known
@@ -168,6 +172,11 @@ def _options(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return dict(given) if kind != "csv" or "escape" in known else {"escape": known.get("quote", '"'), **given}
 
 
+def _of_any_age(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by which a stream reads each file once, however old it is, where they do not say otherwise."""
+    return dict(options) if "maxfileage" in {name.lower() for name in options} else {**_AGES, **options}
+
+
 def _inferring(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with which types are those of the files."""
     return {"inferSchema": True, **_options(kind, options)} if kind == "csv" else dict(options)
@@ -180,7 +189,9 @@ def frame_of(
     source: Any = job.table.sources[name]
     if isinstance(source, ReplayTable):
         folder = (played or {}).get(name)
-        source = _as_files(job, source) if folder is None else FilesTable(format="parquet", path=str(folder))
+        source = (
+            _as_files(job, source) if folder is None else FilesTable(format="parquet", path=str(folder), options=_OURS)
+        )
     with reading():
         frame = _frame(job, source, spark, streaming=streaming)
     if getattr(source, "format", None) == "csv" and frame.columns[:1] == ["_c0"] != [job.table.sources[name].key]:
@@ -211,6 +222,8 @@ def _frame(
         options["maxFilesPerTrigger"] = source.max_files_per_trigger
     if source.format == "delta":  # has the schema of its own
         return (spark.readStream if streaming else spark.read).format("delta").options(**options).load(path)
+    if streaming:
+        options = _of_any_age(options)
     schema: Any = source.schema_
     if schema is None:
         schema = known_schema(spark.read, source.format, _inferring(source.format, options), path)

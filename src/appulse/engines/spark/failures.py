@@ -106,6 +106,13 @@ _OUTSIDE = (
         "same checkpoint: no row is lost.",
     ),
     _Cause(
+        r"Wrong basePath (\S+) for the root path: (\S+)",
+        CheckpointError,
+        "The checkpoint has read {1}, which is not in the folder {0} that the stream reads now. Spark's checkpoints "
+        "hold whole paths: move the files back and read them there, to go on; or start with a new checkpoint, and new "
+        "folders for what the query writes, which reads all files again.",
+    ),
+    _Cause(
         r"There are \[(\d+)\] sources in the checkpoint offsets and now there are \[(\d+)\] sources",
         CheckpointError,
         "The query of this checkpoint read {0} sources, and now it reads {1}. Start it over the same frames, and with "
