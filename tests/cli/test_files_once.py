@@ -14,7 +14,8 @@ import pytest
 
 import appulse as ap
 from appulse import jobs
-from appulse.jobs.resident import Resident
+from appulse.connect import checkpoint
+from appulse.jobs.resident import Resident, Step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,7 @@ path = "bad"
 """
 MATCHING = '[match_queries]\nconditions = { all = "x > 0" }'
 DAY = 86_400
-ENGINES = [pytest.param("spark", marks=pytest.mark.spark)]
+ENGINES = ["local", pytest.param("spark", marks=pytest.mark.spark)]
 
 
 def make(folder: Path, engine: str = "local", more: str = "", call: str = MATCHING) -> Path:
@@ -126,3 +127,109 @@ def test_spark_says_what_to_do_where_files_have_moved(tmp_path: Path, request: p
         (folder / "job.toml").write_text((folder / "job.toml").read_text().replace('path = "in"', 'path = "other"'))
     with pytest.raises(ap.CheckpointError, match=r"has read file:\S*/in/1.parquet, which .* new folders for what"):
         run(folder, request)
+
+
+def test_files_come_by_their_times_and_then_names(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    folder = make(tmp_path / "job", more="max_files_per_trigger = 1")
+    for number, age in ((5, 1.0), (1, 2.0), (4, 400.0), (3, 400.0), (2, 0.5)):
+        os.utime(put(folder, number), (1.7e9 - age, 1.7e9 - age))
+    steps: list[Step] = []
+    Resident(jobs.load(folder / "job.toml"), on_step=steps.append).run(once=True)
+    assert [step.rows["vans"]["id"].to_pylist() for step in steps] == [[3], [4], [1], [5], [2]]
+    assert run(folder, request) == [1, 2, 3, 4, 5]
+
+
+def test_a_folder_that_is_empty_for_a_moment_makes_nothing_new(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name is forgotten only when its file has been gone for seven days."""
+    folder = make(tmp_path / "job")
+    put(folder, 1, 400)
+    put(folder, 2)
+    run(folder, request)
+    (folder / "in").rename(folder / "unmounted")
+    assert run(folder, request) == [1, 2]
+    (folder / "in").mkdir()
+    put(folder, 3)
+    assert run(folder, request) == [1, 2, 3]  # now the checkpoint has it that two files have gone
+    for file in (folder / "unmounted").iterdir():
+        file.rename(folder / "in" / file.name)
+    put(folder, 4)
+    assert run(folder, request) == [1, 2, 3, 4]
+    (folder / "in" / "1.parquet").unlink()
+    (folder / "in" / "2.parquet").unlink()
+    put(folder, 5)
+    assert run(folder, request) == [1, 2, 3, 4, 5]
+    put(folder, 1)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 8 * DAY)
+    put(folder, 6)
+    assert run(folder, request) == [1, 2, 3, 4, 5, 6]
+    put(folder, 2)  # this one was away for long enough
+    assert run(folder, request) == [1, 2, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("path", ["in", "in/*.parquet", "in/1.parquet"])
+def test_a_job_goes_on_where_it_has_moved(tmp_path: Path, request: pytest.FixtureRequest, path: str) -> None:
+    folder = make(tmp_path / "job")
+    (folder / "job.toml").write_text((folder / "job.toml").read_text().replace('"in"', f'"{path}"'))
+    put(folder, 1)
+    assert run(folder, request) == [1]
+    shutil.move(folder, tmp_path / "there")
+    assert run(tmp_path / "there", request) == [1]
+    put(tmp_path / "there", 2)
+    assert run(tmp_path / "there", request) == ([1] if path == "in/1.parquet" else [1, 2])
+
+
+def test_another_path_is_refused_with_both_and_a_link_goes_on(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    folder = make(tmp_path / "job")
+    text = (folder / "job.toml").read_text()
+    put(folder, 1)
+    run(folder, request)
+    (folder / "job.toml").write_text(text.replace('"in"', f'"{folder}/in"'))  # the same place
+    put(folder, 2)
+    assert run(folder, request) == [1, 2]
+    (folder / "in").rename(tmp_path / "other")
+    (folder / "job.toml").write_text(text.replace('"in"', '"../other"'))
+    with pytest.raises(ap.CheckpointError, match=rf"'vans' at {folder}/in, .* names \.\./other \({tmp_path}/other\)"):
+        run(folder, request)
+    (folder / "in").symlink_to(tmp_path / "other")
+    (folder / "job.toml").write_text(text.replace('"in"', f'"{folder}/in"'))
+    put(folder, 3)
+    assert run(folder, request) == [1, 2, 3]
+
+
+def as_before(folder: Path, files: list[Path]) -> None:
+    """The checkpoint as versions wrote it that kept whole paths, and those of the last seven days alone."""
+    shutil.rmtree(folder / "state" / "names")
+    (record,) = (folder / "state" / "log").iterdir()
+    given = checkpoint._read(record)
+    assert given is not None
+    given.head["offsets"] = {"vans": {str(file): file.stat().st_mtime_ns for file in files}}
+    record.write_bytes(checkpoint._packed(given))
+
+
+def test_checkpoints_with_whole_paths_go_on(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    folder = make(tmp_path / "job")
+    put(folder, 1, 30)
+    files = [put(folder, number) for number in (2, 3)]
+    assert run(folder, request) == [1, 2, 3]
+    as_before(folder, files)
+    shutil.copytree(folder, tmp_path / "there")
+    put(folder, 4)
+    assert run(folder, request) == [1, 2, 3, 4]
+    put(folder, 5, 30)
+    assert run(folder, request) == [1, 2, 3, 4, 5]
+    with pytest.raises(ap.CheckpointError, match=rf"at {folder}/in, .* names in \({tmp_path}/there/in\)"):
+        run(tmp_path / "there", request)
+
+
+def test_files_without_rows_do_not_end_a_run(tmp_path: Path) -> None:
+    folder = make(tmp_path / "job", more="max_files_per_trigger = 1")
+    text = (folder / "job.toml").read_text().replace('format = "parquet"', 'format = "json"').replace("schema", "#")
+    (folder / "job.toml").write_text(text)
+    for number, line in enumerate(("", "", '{"id": 1, "at": 1.0, "x": 1.0, "y": 1.0}\n')):
+        (folder / "in" / f"{number}.json").write_text(line)
+        os.utime(folder / "in" / f"{number}.json", (1.7e9 + number, 1.7e9 + number))
+    Resident(jobs.load(folder / "job.toml")).run(once=True)
+    assert keys(folder) == [1]

@@ -27,16 +27,14 @@ from appulse.model.durable import put_in_place
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["CheckpointFolder", "Record", "table_blob", "table_of"]
+__all__ = ["REMEDY", "CheckpointFolder", "Record", "table_blob", "table_of"]
 
 _MAGIC = b"apsv0001"
 _ABOUT, _CALL, _LOG, _STATE, _LOCK = "serve.json", "call.json", "log", "state", "lock"
 _SETTLED = "written"
 _KEPT = "kept"  # in the head of a record: its run, and what is needed with it
 _OF_SPARK = ("metadata", "offsets", "commits")
-_REMEDY = (
-    "Restore the checkpoint from its newest copy, or start with a new one and new folders for what the job writes."
-)
+REMEDY = "Restore the checkpoint from its newest copy, or start with a new one and new folders for what the job writes."
 
 
 class Record(NamedTuple):
@@ -85,7 +83,7 @@ class CheckpointFolder:
         if file.exists():
             self._about = _about(file)
         elif self._numbers(_LOG) or self._numbers(_STATE):
-            raise StateError(f"{file} is missing, and there are records beside it. {_REMEDY}")
+            raise StateError(f"{file} is missing, and there are records beside it. {REMEDY}")
         else:
             self._put(file, json.dumps(fresh).encode())
             self._about = dict(fresh)
@@ -157,7 +155,7 @@ class CheckpointFolder:
             self._need(_LOG, range(first, newest.number), numbers)
             log = [*(self._record(_LOG, number) for number in range(first, newest.number)), newest]
         elif state is None and self._about.get("begun"):
-            raise StateError(f"The checkpoint {self.path} has lost its log and its state. {_REMEDY}")
+            raise StateError(f"The checkpoint {self.path} has lost its log and its state. {REMEDY}")
         else:
             first, log = None, []
         self._state, self._first = None if state is None else state.number, first
@@ -167,7 +165,7 @@ class CheckpointFolder:
         """Raise where numbers are missing."""
         if missing := sorted(set(wanted).difference(there)):
             more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise StateError(f"{self._file(folder, missing[0])} is missing{more}. {_REMEDY}")
+            raise StateError(f"{self._file(folder, missing[0])} is missing{more}. {REMEDY}")
 
     def _marked(self, record: Record, kept: Mapping[str, Any]) -> Record:
         """A record that says which run it is of, and what is needed with it."""
@@ -178,12 +176,12 @@ class CheckpointFolder:
         file = self._file(folder, number)
         record = _read(file)
         if record is None or record.number != number:
-            raise StateError(f"{file} is damaged: what it holds is not what was written. {_REMEDY}")
+            raise StateError(f"{file} is damaged: what it holds is not what was written. {REMEDY}")
         run = record.head.get(_KEPT, {}).get("run")
         if run is not None and run != self._about.get("run"):
             raise StateError(
                 f"{file} is of the run {run}, and {self.path / _ABOUT} of the run {self._about.get('run')}: one is "
-                f"damaged, or of another checkpoint. {_REMEDY}"
+                f"damaged, or of another checkpoint. {REMEDY}"
             )
         return record
 
@@ -216,9 +214,9 @@ def _about(file: Path) -> dict[str, Any]:
     try:
         known = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise StateError(f"{file} cannot be read: {error}. {_REMEDY}") from error
+        raise StateError(f"{file} cannot be read: {error}. {REMEDY}") from error
     if not isinstance(known, dict) or not isinstance(known.get("run"), str):
-        raise StateError(f"{file} is damaged: it has no name of a run. {_REMEDY}")
+        raise StateError(f"{file} is damaged: it has no name of a run. {REMEDY}")
     return known
 
 

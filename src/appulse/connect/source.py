@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
-__all__ = ["Source", "Taken", "Unreadable"]
+__all__ = ["Grows", "Source", "Taken", "Unreadable"]
 
 
 class Unreadable(NamedTuple):
@@ -20,8 +20,19 @@ class Unreadable(NamedTuple):
     text: str
 
 
+class Grows(NamedTuple):
+    """An offset with a set that grows, of which a checkpoint keeps what is new alone.
+
+    ``about`` is plain JSON. ``entries`` gives names with values: all of the set, or, with False, what has come since
+    the call before; the value None takes a name out. A source begins with ``about`` and the set, as ``names``.
+    """
+
+    about: Mapping[str, Any]
+    entries: Callable[[bool], Sequence[tuple[str, Any]]]
+
+
 class Taken(NamedTuple):
-    """Rows of a stream. ``offset`` is plain JSON: a source that begins with it goes on behind these rows."""
+    """Rows of a stream, and an offset, plain JSON or `Grows`: a source that begins with it goes on behind them."""
 
     stream: str
     rows: pa.Table

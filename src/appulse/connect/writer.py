@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from appulse.connect.checkpoint import CheckpointFolder
+    from appulse.connect.ledger import Addition
     from appulse.connect.sinks import Sink
 
 __all__ = ["Epoch", "Writer", "clocks_of", "pushes_of", "record_of"]
@@ -42,14 +43,16 @@ class Epoch:
     """The steps between two writes.
 
     For a checkpoint there are the rows of each step and the wall clock by which they were judged, how far the streams
-    had come ``before``, the ``offsets`` behind them, all that is held after them, if it is to be saved, and
-    before which number the log is not needed any more. ``written`` is called, in the thread that writes,
-    once all is on disk.
+    had come ``before``, the ``offsets`` behind them, and what the log has of these (``kept``, with ``additions`` to
+    other files), all that is held after them, if it is to be saved, and before which number the log is not needed any
+    more. ``written`` is called, in the thread that writes, once all is on disk.
     """
 
     keeps: bool = False
     before: Mapping[str, Any] | None = None
     offsets: Mapping[str, Any] | None = None
+    kept: Mapping[str, Any] | None = None
+    additions: Sequence[Addition] = ()
     pushes: list[tuple[Mapping[str, pa.Table], Sequence[tuple[str, Unreadable]]]] = field(default_factory=list)
     clocks: list[int | None] = field(default_factory=list)
     drained: bool = False
@@ -143,7 +146,11 @@ class Writer:
 
     def _write(self, number: int, epoch: Epoch) -> None:
         if self._log is not None:
+            for addition in epoch.additions:
+                addition.write()
             self.logged += self._log.append(record_of(number, epoch), epoch.needless)
+            for addition in epoch.additions:
+                addition.written()
         self._write_rows(number, epoch)
         if self._log is not None:
             self._log.settle(number)
@@ -180,7 +187,7 @@ class Writer:
 def record_of(number: int, epoch: Epoch) -> Record:
     """What the log has of an epoch."""
     steps = [[list(rows), [[stream, *bad] for stream, bad in unreadable]] for rows, unreadable in epoch.pushes]
-    head: dict[str, Any] = {"steps": steps, "before": epoch.before, "offsets": epoch.offsets, "drained": epoch.drained}
+    head: dict[str, Any] = {"steps": steps, "before": epoch.before, "offsets": epoch.kept, "drained": epoch.drained}
     head |= {"meaning": epoch.meaning, "walls": epoch.clocks}
     return Record(number, head, [table_blob(table) for rows, _ in epoch.pushes for table in rows.values()])
 

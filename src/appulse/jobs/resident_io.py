@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from appulse.api.replaying import MAX, Pace, Recording
 from appulse.connect.alerting import Alerting
 from appulse.connect.decoders import decode_lines
 from appulse.connect.files import Rows, read_files
-from appulse.connect.folder import Folder
+from appulse.connect.folder import Folder, Named
 from appulse.connect.messages import Messages
 from appulse.connect.recorded import Recorded
 from appulse.connect.sinks import FolderSink
@@ -22,7 +22,6 @@ from appulse.engines.decoding import check_readable
 from appulse.errors import BadArgument, JobError
 from appulse.jobs.by_hand import form_of
 from appulse.jobs.fields import options_of
-from appulse.jobs.files import files_at
 from appulse.jobs.sources import MqttTable, ReplayTable, SourceTable, TopicsTable
 from appulse.model.ddl import columns_of
 
@@ -70,14 +69,20 @@ def _alerting(job: Job, sink: Sink) -> Sink:
 
 
 def _folder(job: Job, name: str, table: SourceTable) -> Folder:
-    place, where = job.place(table.path), f"sources.{name}.path"
+    where = f"sources.{name}.path"
     schema = None if table.schema_ is None else _columns(job, name, table.schema_)
     form = form_of(table)
 
     def read(files: Sequence[str], known: pa.Schema | None) -> Rows:
         return read_files(files, form, schema if known is None else known, f"{job.file}: {where}")
 
-    return Folder(name, partial(files_at, place), read, table.max_files_per_trigger)
+    return Folder(name, _named(job, table.path), read, table.max_files_per_trigger)
+
+
+def _named(job: Job, path: str) -> Named:
+    plain = path.removeprefix("file://") if path.startswith("file:///") else path
+    unresolved = os.path.abspath(job.file.parent / Path(plain).expanduser())  # noqa: PTH100 - links stay
+    return Named(path, unresolved, job.place(path))
 
 
 def recorded(job: Job, tables: Mapping[str, ReplayTable], rows: int | None = None) -> Recorded:

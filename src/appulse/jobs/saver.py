@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from appulse.connect.checkpoint import CheckpointFolder, Record
+from appulse.connect.checkpoint import REMEDY, CheckpointFolder, Record
+from appulse.connect.ledger import Addition, Ledger, numbers_of
+from appulse.connect.source import Grows
 from appulse.connect.writer import Epoch, Writer, clocks_of, pushes_of
 from appulse.engines import saving
 from appulse.errors import CheckpointError
 from appulse.model.meaning import canonical, digest, listed_differences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from appulse.api.by_hand import ByHand
 
@@ -23,6 +25,7 @@ __all__ = ["Saver"]
 
 #: Bytes of the log after which all that is held is saved: at least so many, and so many times those of the state.
 _LEAST_LOG, _TIMES = 4 << 20, 2
+_LEDGER = "ledger"  # in an offset: what a record says of the file of names
 _AGAIN = "Restore the job, or start with a new checkpoint."
 
 
@@ -39,6 +42,8 @@ class Saver:
         self._call = call
         self._schemas: dict[str, str] = {}
         self._offsets: dict[str, Any] = {}
+        self._ledgers: dict[str, Ledger] = {}  # of streams whose offsets grow
+        self._numbers: Iterator[int] = iter(())  # of new files of these
         self._newest: dict[int, int] = {}  # the newest time among the rows of each epoch of the log
         self._state_bytes = 0
         self._meaning = ""
@@ -59,6 +64,7 @@ class Saver:
         for rows, _ in epoch.pushes:
             self._know(rows)
         epoch.offsets = dict(self._offsets)
+        epoch.kept, epoch.additions = self._kept()
         engine = self._call.engine
         if engine is None:
             return
@@ -72,7 +78,7 @@ class Saver:
         elif not epoch.drained and logged >= max(_LEAST_LOG, _TIMES * self._state_bytes):
             blocks = saving.snapshot(engine)
             self._state_bytes = sum(map(len, blocks))
-            epoch.state = Record(number, {"before": self._before(), "offsets": epoch.offsets}, blocks)
+            epoch.state = Record(number, {"before": self._before(), "offsets": epoch.kept}, blocks)
 
     def _describe(self, engine: Any) -> None:
         """Keep what the call means beside the log, once."""
@@ -84,6 +90,17 @@ class Saver:
     def taken(self, offsets: Mapping[str, Any]) -> None:
         """Rows up to these offsets have come."""
         self._offsets |= offsets
+
+    def _kept(self) -> tuple[dict[str, Any], list[Addition]]:
+        """What a record says of the offsets, and what comes to the files of those that grow."""
+        kept, additions = dict(self._offsets), []
+        for name, offset in self._offsets.items():
+            if isinstance(offset, Grows):
+                ledger = self._ledgers.setdefault(name, Ledger(self.log.path, self._numbers))
+                mark, addition = ledger.add(offset)
+                kept[name] = {**offset.about, _LEDGER: mark}
+                additions += [] if addition is None else [addition]
+        return kept, additions
 
     def _needless(self, epoch: Epoch, number: int) -> int | None:
         """Before which number rows of the log have no effect any more."""
@@ -126,13 +143,14 @@ class Saver:
         state, log = self.log.read()
         first = state or (log[0] if log else None)
         if first is None:
+            self._numbers = numbers_of(self.log.path, ())
             return writer(0), {}, False
         self._check_streams([*([] if state is None else [state]), *log])
         if first.head["before"] is not None:
             self._restore(first.head["before"], None if state is None else state.blobs)
         if state is not None:
             self._offsets = dict(state.head["offsets"])
-        drained = False
+        drained, offsets = False, self._loaded((log[-1] if log else first).head["offsets"])
         made = writer(first.number + 1 if not log else log[-1].number + 1)
         for record in log:
             epoch = Epoch(keeps=True, before=record.head["before"])
@@ -149,7 +167,17 @@ class Saver:
                 made.write_again(record.number, epoch)
         if self._call.engine is not None:
             self._describe(self._call.engine)
-        return made, dict(self._offsets), drained
+        return made, offsets, drained
+
+    def _loaded(self, offsets: Mapping[str, Any]) -> dict[str, Any]:
+        """Offsets to go on from, with the sets of those that grow."""
+        marks = {name: one[_LEDGER] for name, one in offsets.items() if isinstance(one, dict) and _LEDGER in one}
+        self._numbers = numbers_of(self.log.path, [mark["file"] for mark in marks.values()])
+        found = dict(offsets)
+        for name, mark in marks.items():
+            self._ledgers[name] = Ledger(self.log.path, self._numbers)
+            found[name] = {**offsets[name], "names": self._ledgers[name].load(mark, REMEDY)}
+        return found
 
     def _restore(self, before: Mapping[str, Any], blocks: list[bytes] | None) -> None:
         """Make the engine anew, and bring it to where it was before a record, or behind a state."""
