@@ -152,7 +152,7 @@ def test_a_write_has_the_names_of_its_own_files_alone(tmp_path: Path) -> None:
     assert len(keys(folder)) == 401
 
 
-def unread(files: list[str], _: pa.Schema | None) -> Rows:
+def unread(files: list[str], _: pa.Schema | None, __: bool) -> Rows:
     raise AssertionError(files)
 
 
@@ -177,7 +177,7 @@ def test_files_that_were_read_are_not_looked_at_again(
     time.sleep(0.2)
     folder = Folder("vans", Named("in", place, place), unread, None)
     names = {f"{number}.parquet": 0 for number in range(50)}
-    folder.begin({"vans": {"path": "in", "place": place, "names": names}})
+    folder.begin({"vans": {"path": "in", "place": place, "all": False, "names": names}})
     seen, stat = [0], Path.stat
 
     def counted(file: Path, **options: Any) -> os.stat_result:

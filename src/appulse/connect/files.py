@@ -25,7 +25,7 @@ from appulse.model.columns import is_text
 from appulse.model.defects import NOT_DECODED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 __all__ = ["Form", "LineFiles", "Rows", "read_files", "rows_of"]
 
@@ -45,7 +45,8 @@ class Form:
     """What files are, and how their lines are read.
 
     ``names`` are those of the columns of CSV, in place of those in its first line; ``nulls`` is what stands for no
-    value there, in place of what Arrow takes for it.
+    value there, in place of what Arrow takes for it. ``only`` says of a name whether such a column of Parquet or ORC is
+    read; None: all are.
     """
 
     kind: str
@@ -57,6 +58,12 @@ class Form:
     nulls: tuple[str, ...] | None = None
     encoding: str = "utf-8"
     multiline: bool = False
+    only: Callable[[str], bool] | None = None
+
+    @property
+    def of_lines(self) -> bool:
+        """Whether each row is a line, of which all columns are read."""
+        return self.kind in _OF_LINES
 
     @property
     def arrow(self) -> Any:
@@ -112,7 +119,7 @@ def read_files(files: Sequence[str], form: Form, schema: pa.Schema | None, where
     Lines of CSV and JSON that are no rows are given back beside the rows. ``most`` is how many bytes of each such file
     are read.
     """
-    if form.kind not in _OF_LINES:
+    if not form.of_lines:
         with suppress(OSError, pa.ArrowException, ValueError):  # which of them it is comes out below
             return Rows(_whole(files, form, schema), [])
     tables, unreadable = [], []
@@ -190,7 +197,7 @@ def rows_of(dataset: ds.Dataset) -> pa.Table:
 
 
 def _rows(file: str, form: Form, schema: pa.Schema | None, most: int | None) -> Rows:
-    if form.kind not in _OF_LINES:
+    if not form.of_lines:
         return Rows(_whole([file], form, schema), [])
     with pa.input_stream(file) as stream:
         data = stream.read(most)
@@ -255,13 +262,19 @@ def _pieces(data: bytes) -> Iterator[bytes]:
 
 def _whole(files: Sequence[str], form: Form, schema: pa.Schema | None) -> pa.Table:
     try:
-        table = ds.dataset(list(files), format=form.kind, schema=schema).to_table()
+        table = _read_whole(files, form, schema)
     except pa.ArrowInvalid:
         if schema is None or (naive := _without_zones(schema)) == schema:
             raise
-        table = ds.dataset(list(files), format=form.kind, schema=naive).to_table().cast(schema)
+        table = _read_whole(files, form, naive)
+        table = table.cast(pa.schema([schema.field(name) for name in table.column_names]))
     table.validate(full=True)  # text is UTF-8
     return table
+
+
+def _read_whole(files: Sequence[str], form: Form, schema: pa.Schema | None) -> pa.Table:
+    dataset = ds.dataset(list(files), format=form.kind, schema=schema)
+    return dataset.to_table(None if form.only is None else list(filter(form.only, dataset.schema.names)))
 
 
 class _Bad(NamedTuple):

@@ -49,9 +49,10 @@ class Folder:
         self,
         stream: str,
         named: Named,
-        read: Callable[[list[str], pa.Schema | None], Rows],
+        read: Callable[[list[str], pa.Schema | None, bool], Rows],
         most: int | None,
     ) -> None:
+        """``read`` takes files, the columns of those before, and whether all columns are read."""
         self._stream, self._named, self._read, self._most = stream, named, read, most
         self._listing = Listing(named.place)
         self._there: set[str] = set()  # names of files that were read
@@ -59,6 +60,7 @@ class Folder:
         self._changes: list[tuple[str, int | None]] | None = None  # that a checkpoint has not; None: it has nothing yet
         self._waiting: deque[tuple[int, str]] = deque()  # files to be read, with their times
         self._older = 0  # older ones were read before
+        self._all = False  # whether all columns are read, as for a checkpoint that has them all
         self._schema: pa.Schema | None = None
         self._next = self._whole = 0.0  # when to look again, and when at all names
 
@@ -89,7 +91,7 @@ class Folder:
             raise self._elsewhere(given["path"], given["place"])
         self._gone = {name: since for name, since in given["names"].items() if since}
         self._there = given["names"].keys() - self._gone.keys()
-        self._changes = []
+        self._changes, self._all = [], given["all"]
 
     def take(self, wait: float) -> Sequence[Taken]:
         """The rows of the new files, if there are any."""
@@ -108,13 +110,13 @@ class Folder:
                 new.append(name)
         if not new:
             return ()
-        rows, unreadable = self._read([str(root / name) for name in new], self._schema)
+        rows, unreadable = self._read([str(root / name) for name in new], self._schema, self._all)
         self._there.update(new)
         self._changed((name, 0) for name in new)
         if rows is None:  # all of them are empty
             return ()
         self._schema = rows.schema
-        about = {"path": self._named.path, "place": self._named.place}
+        about = {"path": self._named.path, "place": self._named.place, "all": self._all}
         return [Taken(self._stream, rows, Grows(about, self._entries), unreadable)]
 
     def settle(self, offsets: Mapping[str, Any]) -> None:
@@ -176,7 +178,7 @@ class Folder:
         return changes
 
     def _begin_with_paths(self, given: Mapping[str, int]) -> None:
-        """Go on where earlier versions ended, which kept whole paths of files of the last seven days."""
+        """Go on where earlier versions ended: they kept all columns, and whole paths of files of seven days."""
         places = (self._named.place, self._named.plain)
         for path in given:
             name = next(filter(None, (relative(path, place) for place in places)), None)
@@ -184,7 +186,7 @@ class Folder:
                 folder = str(Path(path).parent)
                 raise self._elsewhere(folder, folder)
             self._there.add(name)
-        self._older = max(given.values()) - _MOST_AGE
+        self._older, self._all = max(given.values()) - _MOST_AGE, True
 
     def _elsewhere(self, path: str, place: str) -> CheckpointError:
         kept = path if path == place else f"{path} ({place})"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +28,17 @@ from appulse.jobs.sources import MqttTable, ReplayTable, SourceTable, TopicsTabl
 from appulse.model.ddl import columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator
 
     from appulse.connect.sinks import Sink
     from appulse.connect.source import Source, Unreadable
     from appulse.jobs.job import Job
 
 __all__ = ["no_rows", "recorded", "sinks_of", "sources_of"]
+
+#: What of a job and of its sources names no column that its call reads.
+_ELSEWHERE = {"defaults", "sink", "rejects", "checkpoint", "prepare", "alerts", "engine"}
+_OF_FILES = ("path", "format", "options", "schema")
 
 
 def sources_of(job: Job) -> list[Source]:
@@ -71,12 +77,39 @@ def _alerting(job: Job, sink: Sink) -> Sink:
 def _folder(job: Job, name: str, table: SourceTable) -> Folder:
     where = f"sources.{name}.path"
     schema = None if table.schema_ is None else _columns(job, name, table.schema_)
-    form = form_of(table)
+    form = replace(form_of(table), only=_named_in(job))
 
-    def read(files: Sequence[str], known: pa.Schema | None) -> Rows:
-        return read_files(files, form, schema if known is None else known, f"{job.file}: {where}")
+    def read(files: Sequence[str], known: pa.Schema | None, whole: bool) -> Rows:  # noqa: FBT001 - as `Folder` has it
+        own = replace(form, only=None) if whole else form
+        return read_files(files, own, schema if known is None else known, f"{job.file}: {where}")
 
     return Folder(name, _named(job, table.path), read, table.max_files_per_trigger)
+
+
+def _named_in(job: Job) -> Callable[[str], bool] | None:
+    """Whether a column is named anywhere in what a job asks for; None where other files may name it."""
+    asked = job.table.match_queries
+    if asked is not None and (asked.path is not None or asked.changes is not None):
+        return None
+    given = job.table.model_dump(by_alias=True, exclude=_ELSEWHERE)
+    for source in given["sources"].values():
+        for name in _OF_FILES:
+            source.pop(name, None)
+    text = "\n".join(_texts(given)).casefold()
+    return lambda name: name.casefold() in text or "`" in name
+
+
+def _texts(given: Any) -> Iterator[str]:
+    """All texts and names in a table."""
+    if isinstance(given, str):
+        yield given
+    elif isinstance(given, Mapping):
+        for name, value in given.items():
+            yield str(name)
+            yield from _texts(value)
+    elif isinstance(given, Sequence):
+        for one in given:
+            yield from _texts(one)
 
 
 def _named(job: Job, path: str) -> Named:
