@@ -15,6 +15,7 @@ import pytest
 import appulse as ap
 from appulse import jobs
 from appulse.connect import checkpoint
+from appulse.jobs import on_spark
 from appulse.jobs.resident import Resident, Step
 
 if TYPE_CHECKING:
@@ -114,19 +115,29 @@ def test_options_name_the_age_of_files_and_a_checkpoint_goes_on_with_another(
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("pattern", ["", "/*.parquet", "/{1,2}.parquet"])
 @pytest.mark.parametrize("how", ["moved", "another path"])
-def test_spark_says_what_to_do_where_files_have_moved(tmp_path: Path, request: pytest.FixtureRequest, how: str) -> None:
-    folder = make(tmp_path / "job", "spark")
+def test_spark_says_what_to_do_where_files_have_moved(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, how: str, pattern: str
+) -> None:
+    folder = make(tmp_path / "a job", "spark")
+    (folder / "job.toml").write_text((folder / "job.toml").read_text().replace('"in"', f'"in{pattern}"'))
     put(folder, 1)
     run(folder, request)
+    put(folder, 2)
+    assert run(folder, request) == [1, 2]
     if how == "moved":
         shutil.move(folder, tmp_path / "there")
         folder = tmp_path / "there"
     else:
         (folder / "in").rename(folder / "other")
-        (folder / "job.toml").write_text((folder / "job.toml").read_text().replace('path = "in"', 'path = "other"'))
-    with pytest.raises(ap.CheckpointError, match=r"has read file:\S*/in/1.parquet, which .* new folders for what"):
+        (folder / "job.toml").write_text((folder / "job.toml").read_text().replace('path = "in', 'path = "other'))
+    with pytest.raises(ap.CheckpointError, match=r"has read /.*/in/2.parquet, which is not .* new folders for what"):
         run(folder, request)
+    if not pattern:  # Spark notices that itself, also of what no job file names
+        monkeypatch.setattr(on_spark, "check_files", lambda *_: None)
+        with pytest.raises(ap.CheckpointError, match=r"has read file:/.*, which is not in the folder .*"):
+            run(folder, request)
 
 
 def test_files_come_by_their_times_and_then_names(tmp_path: Path, request: pytest.FixtureRequest) -> None:

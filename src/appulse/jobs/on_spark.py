@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote, urlparse
 
 from appulse.api.replaying import MAX
-from appulse.errors import JobError
+from appulse.errors import CheckpointError, JobError
 from appulse.jobs.feeding import Feeder
 from appulse.jobs.job import build, frame_of
 from appulse.jobs.sources import MqttTable, ReplayTable
@@ -42,6 +46,7 @@ def run(
     if checkpoint is None:
         raise JobError(f'{job.file} names no checkpoint. Add checkpoint = "folder" to it, or give --checkpoint.')
     job.check_folders(checkpoint)
+    check_files(job, checkpoint)
     feeder = _feeder(job, checkpoint)
     played = {} if feeder is None else feeder.folders
     if feeder is not None and (once or drain):
@@ -67,6 +72,53 @@ def run(
         feeder.start(query.fail)
         query.close_with(feeder.close)
     return cast("StreamingQuery", query)
+
+
+def check_files(job: Job, checkpoint: str) -> None:
+    """Raise `CheckpointError` where Spark has read files that are not below a path of the job: a job that has moved.
+
+    Spark itself notices that of folders, and not of patterns, whose files it would read again.
+    """
+    if "://" in checkpoint:
+        return
+    asked = job.table.match_queries
+    changes = None if asked is None or asked.changes is None else asked.changes.path
+    given = [changes, *(getattr(source, "path", None) for source in job.table.sources.values())]
+    places = [job.place(path) for path in given if path is not None]
+    kept = Path(checkpoint).resolve()
+    for source in sorted((kept / "sources").glob("[0-9]*")):
+        path = _newest_file(source)
+        if path is not None and not any(path.is_relative_to(_above(place)) for place in [*places, str(kept)]):
+            raise CheckpointError(
+                f"The checkpoint {checkpoint} has read {path}, which is not below a path of {job.file}: "
+                f"{', '.join(places)}. Spark's checkpoints hold whole paths: move the files back and read them there, "
+                "to go on; or start with a new checkpoint, and new folders for what the job writes, which reads all "
+                "files again."
+            )
+
+
+def _newest_file(source: Path) -> Path | None:
+    """A file of this machine that Spark has read last, by the log of a source; None where it reads no files."""
+    logs = [log for log in source.iterdir() if log.name.removesuffix(".compact").isdecimal()]
+    if not logs:
+        return None
+    newest = max(logs, key=lambda log: (int(log.name.removesuffix(".compact")), log.name))
+    with newest.open(encoding="utf-8", errors="replace") as lines:
+        last = next(iter(deque(lines, maxlen=1)), "")
+    try:
+        entry = json.loads(last)
+    except ValueError:
+        return None
+    path = urlparse(str(entry.get("path"))) if isinstance(entry, dict) else None
+    return Path(unquote(path.path)) if path is not None and path.scheme == "file" else None
+
+
+def _above(place: str) -> Path:
+    """A place, or the folder above all that it names as a pattern of Spark's."""
+    path = Path(place)
+    while set(str(path)) & set("*?[]{}\\"):
+        path = path.parent
+    return path
 
 
 def _feeder(job: Job, checkpoint: str) -> Feeder | None:

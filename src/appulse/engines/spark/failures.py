@@ -106,7 +106,7 @@ _OUTSIDE = (
         "same checkpoint: no row is lost.",
     ),
     _Cause(
-        r"Wrong basePath (\S+) for the root path: (\S+)",
+        r"Wrong basePath (.+) for the root path: (.+)",
         CheckpointError,
         "The checkpoint has read {1}, which is not in the folder {0} that the stream reads now. Spark's checkpoints "
         "hold whole paths: move the files back and read them there, to go on; or start with a new checkpoint, and new "
