@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import appulse as ap
-from appulse.operators.cost import UNKNOWN, Probes, cells_for, choose, same_group, some
+from appulse.operators.cost import UNKNOWN, Probes, cells_for, choose, same_group, some, spread
 from tests.helpers import hands
 
 
@@ -46,6 +46,25 @@ def test_the_share_of_pairs_in_one_group(groups: int, n: int) -> None:
     group = np.arange(n) % groups
     times = np.bincount(group)
     assert same_group(group) == pytest.approx((times * (times - 1)).sum() / (n * (n - 1)), rel=0.05, abs=1e-4)
+
+
+@pytest.mark.parametrize("period", range(2, 41))
+def test_a_sample_has_rows_of_each_that_come_in_turn(period: int) -> None:
+    """However many rows there are: every tenth of them could be of one device alone."""
+    for n in range(5_000, 5_000 + period):
+        places = np.arange(n)[spread(n, 500)]
+        assert len(places) == len(set(places.tolist())) == 500
+        times = np.bincount(places % period, minlength=period)
+        assert times.min() > 200 / period - 5
+        assert times.max() < 1000 / period + 5
+
+
+def test_a_grid_takes_rows_of_two_sizes_that_come_in_turn() -> None:
+    """None of them lie in the chain of those too large for it, which each row would walk."""
+    reach = np.tile([0.05, 0.5], 4_096)
+    rows = Probes(np.random.default_rng(2).random((8_192, 2)) * 90.0, reach, np.square(reach))
+    cells = cells_for(some(rows, 32), some(rows, 4_096), 0.5, 1.0, np.arange(2))
+    assert cells.cap >= (reach.max() if not cells.by_variance else reach.max() ** 2)
 
 
 def test_cells_go_by_variance_where_that_sees_less() -> None:

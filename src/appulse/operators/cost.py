@@ -88,10 +88,9 @@ def same_group(group: NDArray[np.int64]) -> float:
     n = len(group)
     if n < 2:
         return 1.0
-    # Multiples of the golden ratio are spread evenly, and with no period that groups may have.
-    at = np.arange(n) if n <= _GROUPS else (np.arange(_GROUPS) * 0.6180339887498949 % 1.0 * n).astype(np.int64)
-    times = np.unique(group[at], return_counts=True)[1].astype(np.float64)
-    return float((times * (times - 1.0)).sum() / (len(at) * (len(at) - 1.0)))
+    some = group[spread(n, _GROUPS)]
+    times = np.unique(some, return_counts=True)[1].astype(np.float64)
+    return float((times * (times - 1.0)).sum() / (len(some) * (len(some) - 1.0)))
 
 
 def choose(
@@ -126,9 +125,20 @@ def choose(
     return Choice(best, n, shares[best], share, costs, replace(cells, side=sides[best]))
 
 
+def spread(n: int, most: int) -> slice | NDArray[np.int64]:
+    """At most so many of ``n`` places, in order: one of each stretch, drawn, and the same for the same numbers.
+
+    Rows often come in turn, from one device and another: every tenth, say, could be of one of them alone.
+    """
+    if n <= most:
+        return slice(None)
+    first = np.arange(most + 1) * n // most
+    return first[:-1] + (np.random.default_rng(n).random(most) * np.diff(first)).astype(np.int64)
+
+
 def some(values: Probes, n: int) -> Probes:
-    """About ``n`` of the rows, evenly spread."""
-    at = slice(None, None, max(1, len(values.reach) // n))
+    """At most ``n`` of the rows, evenly spread."""
+    at = spread(len(values.reach), n)
     return Probes(values.centre[at], values.reach[at], values.variance[at])
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.kernels.grid import squared_distances
+from appulse.operators.cost import spread
 from appulse.operators.output import explodes
 from appulse.operators.pairs import CandidatePairs, evaluated, products
 
@@ -67,7 +68,7 @@ def estimated(
         probing = np.flatnonzero(meets[own][arrivals.store])
         if len(probing) == 0 or len(store) == 0:
             continue
-        some = probing[:: max(1, len(probing) // _PROBES)]
+        some = probing[spread(len(probing), _PROBES)]
         oldest, newest = (ranks[some] for ranks in reach_of(own))
         begin = np.searchsorted(store.rank_max.view, oldest, side="left")
         ours = arrivals.store == own

@@ -10,6 +10,7 @@ from appulse.kernels.one_dimension import ArrivalSamples, Matches, scan_line
 from appulse.kernels.sort_match import sort_match
 from appulse.kernels.strings import gather_runs
 from appulse.kernels.sweep import ArrivalRows, Cursor
+from appulse.operators.cost import spread
 from appulse.operators.runs import Columns, SortedRuns, line_costs
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _better(
         return Columns if fits else None
     if len(probes) == 0 or len(store) == 0:
         return type(store.line) if isinstance(store.line, SortedRuns | Columns) else None
-    probes = probes[:: max(1, len(probes) // 32)]
+    probes = probes[spread(len(probes), 32)]
     radius = np.empty(len(probes))
     for k, p in enumerate(probes.tolist()):
         radius[k] = stores[int(arrivals.store[p])].radius.view[arrivals.row[p]]

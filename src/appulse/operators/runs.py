@@ -9,6 +9,7 @@ import numpy as np
 
 from appulse.kernels import sort_match as kernels
 from appulse.kernels.one_dimension import LineColumns, fill_columns
+from appulse.operators.cost import spread
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -137,7 +138,7 @@ def line_costs(
     all samples, fast. Pairs cost something each, and more the more samples they have.
     """
     rows = len(store)
-    some = slice(None, None, max(1, rows // 256))
+    some = spread(rows, 256)
     gap = np.abs(centre[:, None] - store.centre.view[some, 0][None, :])
     samples = float(store.samples.length[some].mean())
     walked = float((gap <= (radius + limit)[:, None]).mean()) * rows * samples

@@ -22,7 +22,7 @@ from appulse.model.uncertainty import names
 from appulse.model.workers import Workers
 from appulse.operators.answers import NO_ANSWERS, Answers
 from appulse.operators.audit import NOTHING, Audit, Noted, in_windows
-from appulse.operators.cost import Probes
+from appulse.operators.cost import Probes, spread
 from appulse.operators.estimate import Estimate, estimated
 from appulse.operators.few_points import FewPairsFound, FewPoints
 from appulse.operators.held_pairs import leading, values_of
@@ -162,7 +162,7 @@ class SimilarityJoin(FewPoints):
     def _probes(self, own: int, arrivals: Arrivals) -> Probes:
         """Some of the rows that will look for others in a store."""
         probing = np.flatnonzero((self.meets[own] | (np.arange(len(self.meets)) == own))[arrivals.store])
-        probing = probing[:: max(1, len(probing) // _PROBES)]
+        probing = probing[spread(len(probing), _PROBES)]
         return Probes(arrivals.centre[probing], arrivals.extent[probing], arrivals.variance[probing])
 
     def _due(self, rows: int) -> bool:
