@@ -117,6 +117,32 @@ def gather_runs(begin: Ints, length: Ints, base: int, data: NDArray[Any], index:
 
 
 @kernel
+def lay_runs(begin: Ints, length: Ints, data: ByteArray, at: Ints, out: ByteArray) -> None:
+    """The runs ``data[begin[i] :][: length[i]]`` to the places ``at``, which go on behind them."""
+    for i in range(len(at)):
+        for k in range(length[i]):
+            out[at[i] + k] = data[begin[i] + k]
+        at[i] += length[i]
+
+
+@kernel
+def parts_of(begin: Ints, data: ByteArray, starts: NDArray[np.int64], marks: NDArray[np.int64]) -> None:
+    """Where the parts of each row start, which are one behind the other: a mark of four bytes before each.
+
+    The highest byte of a mark is the first. A mark of 0 is no part, any other one more than the bytes of the part.
+    """
+    parts, n = marks.shape
+    for i in range(n):
+        at = begin[i]
+        for k in range(parts):
+            mark = 0
+            for b in range(4):
+                mark = mark << 8 | int(data[at + b])
+            starts[k, i], marks[k, i] = at + 4, mark
+            at += 4 + max(mark - 1, 0)
+
+
+@kernel
 def hash_rows(offsets: Ints, data: ByteArray, extra: Ints) -> Hashes:
     """A 64-bit hash of each byte string and its number in ``extra`` (FNV-1a, then a final mix)."""
     n = offsets.shape[0] - 1

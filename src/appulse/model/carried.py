@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from appulse.kernels.strings import gather_runs, lay_runs, parts_of
 from appulse.model.strings import Bytes, decode, encode
 
 if TYPE_CHECKING:
@@ -55,12 +56,12 @@ def split_carried(keys: Bytes) -> tuple[Bytes, Bytes]:
 
 def carried_columns(rows: Bytes, kinds: Sequence[pa.DataType]) -> list[pa.Array]:
     """The columns that are packed in rows."""
-    at, columns = rows.offsets[:-1], []
-    for kind in kinds:
-        marked = _lengths(rows, at)
-        begin, there = at + _LENGTH, np.flatnonzero(marked)
-        at = begin + np.maximum(marked - 1, 0)
-        values = decode(_cut(rows, begin[there], at[there]), kind)
+    starts, marks = np.empty((2, len(kinds), len(rows)), np.int64)
+    parts_of(rows.offsets[:-1], rows.data, starts, marks)
+    columns = []
+    for kind, start, marked in zip(kinds, starts, marks, strict=True):
+        there = np.flatnonzero(marked)
+        values = decode(_cut(rows, start[there], start[there] + marked[there] - 1), kind)
         if len(there) < len(rows):
             place = np.cumsum(marked > 0) - 1
             values = values.take(pa.array(place, mask=marked == 0))
@@ -96,14 +97,10 @@ def _joined(columns: Sequence[Bytes]) -> Bytes:
     np.cumsum(np.sum(counts, axis=0), out=offsets[1:])
     data, at = np.empty(int(offsets[-1]), np.uint8), offsets[:-1].copy()
     for column, count in zip(columns, counts, strict=True):
-        data[np.arange(len(column.data)) + np.repeat(at - column.offsets[:-1], count)] = column.data
-        at += count
+        lay_runs(column.offsets[:-1], count, column.data, at, data)
     return Bytes(offsets, data)
 
 
 def _cut(strings: Bytes, begin: NDArray[np.int64], end: NDArray[np.int64]) -> Bytes:
     """Of the bytes of strings, runs from ``begin`` to ``end``."""
-    offsets = np.zeros(len(begin) + 1, np.int64)
-    np.cumsum(end - begin, out=offsets[1:])
-    at = np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], end - begin)
-    return Bytes(offsets, strings.data[at])
+    return Bytes(*gather_runs(begin, end - begin, 0, strings.data, np.arange(len(begin))))
