@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.kernels.simd import LANES
-from appulse.kernels.strings import are_words, run_ends, take_runs, take_words
+from appulse.kernels.strings import are_words, gather_runs, run_ends, take_runs, take_words
 from appulse.model.room import room, steps
 
 if TYPE_CHECKING:
@@ -145,6 +145,13 @@ class Ragged(Generic[Values]):
         offsets = self.offsets[begin : end + 1]
         low, high = int(offsets[0]), int(offsets[-1])
         return type(self)(offsets - low, _KIND[type(self.values)].slice(self.values, low, high))
+
+    def cut(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> Self:
+        """A row of each run of values from ``begin`` to ``end``, copied; they are an array of one dimension."""
+        values: Any = self.values
+        taken: Any  # as the values are
+        offsets, taken = gather_runs(begin, end - begin, 0, values, np.arange(len(begin)))
+        return type(self)(offsets, taken)
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from appulse.kernels.strings import gather_runs, lay_runs, parts_of
+from appulse.kernels.strings import lay_runs, parts_of
 from appulse.model.strings import Bytes, decode, encode
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def with_tail(keys: Bytes, centre: NDArray[np.float64], tail: Bytes) -> Bytes:
 def split_tail(keys: Bytes, d: NDArray[np.int64] | int, length: NDArray[np.int64] | int) -> tuple[Bytes, Bytes]:
     """What `with_tail` put together: the keys as they were, and tails of such a length."""
     begin, end = keys.offsets[:-1], keys.offsets[1:]
-    return _cut(keys, begin, end - length - (1 + 8 * d)), _cut(keys, end - length, end)
+    return keys.cut(begin, end - length - (1 + 8 * d)), keys.cut(end - length, end)
 
 
 def with_carried(keys: Bytes, centre: NDArray[np.float64], carried: Sequence[pa.Array]) -> Bytes:
@@ -51,7 +51,7 @@ def split_carried(keys: Bytes) -> tuple[Bytes, Bytes]:
     end = keys.offsets[1:]
     length, d = _lengths(keys, end - 2 * _LENGTH), _lengths(keys, end - _LENGTH)
     own, tail = split_tail(keys, d, length + 2 * _LENGTH)
-    return own, _cut(tail, tail.offsets[:-1], tail.offsets[1:] - 2 * _LENGTH)
+    return own, tail.cut(tail.offsets[:-1], tail.offsets[1:] - 2 * _LENGTH)
 
 
 def carried_columns(rows: Bytes, kinds: Sequence[pa.DataType]) -> list[pa.Array]:
@@ -61,7 +61,7 @@ def carried_columns(rows: Bytes, kinds: Sequence[pa.DataType]) -> list[pa.Array]
     columns = []
     for kind, start, marked in zip(kinds, starts, marks, strict=True):
         there = np.flatnonzero(marked)
-        values = decode(_cut(rows, start[there], start[there] + marked[there] - 1), kind)
+        values = decode(rows.cut(start[there], start[there] + marked[there] - 1), kind)
         if len(there) < len(rows):
             place = np.cumsum(marked > 0) - 1
             values = values.take(pa.array(place, mask=marked == 0))
@@ -99,8 +99,3 @@ def _joined(columns: Sequence[Bytes]) -> Bytes:
     for column, count in zip(columns, counts, strict=True):
         lay_runs(column.offsets[:-1], count, column.data, at, data)
     return Bytes(offsets, data)
-
-
-def _cut(strings: Bytes, begin: NDArray[np.int64], end: NDArray[np.int64]) -> Bytes:
-    """Of the bytes of strings, runs from ``begin`` to ``end``."""
-    return Bytes(*gather_runs(begin, end - begin, 0, strings.data, np.arange(len(begin))))
