@@ -193,7 +193,7 @@ def test_columns_that_spark_takes_for_one_are_an_error(spark: SparkSession, tmp_
 
         assert rows_of(found(frame).toArrow()) == rows_of(found(table))
         spark.conf.set("spark.sql.caseSensitive", "false")
-        with pytest.raises(ap.BadArgument, match="has the columns 'x' and 'X', and this session does not tell them"):
+        with pytest.raises(ap.BadArgument, match="has the columns 'x' and 'X', and this session takes them for one"):
             found(frame)
         holes = ap.Stream(frame, key="id", time="t", value=ap.Incomplete("note"))
         with pytest.raises(ap.BadArgument, match="Rename one of them where the frame is made"):

@@ -238,7 +238,7 @@ def test_lag_and_the_newest_event_are_reported() -> None:
             times = {} if newest is None else {"eventTime": {"max": newest}}
             listener.onQueryProgress(event(number, figures, **times))
             if number == 1:
-                told = {name: value for (name, query), value in scraped(page.address).items() if query == "ships"}
+                shown = {name: value for (name, query), value in scraped(page.address).items() if query == "ships"}
     finally:
         page.close()
     assert [(batch["event_time"], batch["lag_seconds"]) for batch in seen] == [
@@ -247,9 +247,9 @@ def test_lag_and_the_newest_event_are_reported() -> None:
         ("1970-01-01T00:00:10.000Z", None),
     ]
     began = 1_767_225_600.0
-    assert told["appulse_lag_seconds"] == 30.0
-    assert told["appulse_newest_event_timestamp_seconds"] == began - 30.0
-    assert told["appulse_last_batch_timestamp_seconds"] == began + 1.5
+    assert shown["appulse_lag_seconds"] == 30.0
+    assert shown["appulse_newest_event_timestamp_seconds"] == began - 30.0
+    assert shown["appulse_last_batch_timestamp_seconds"] == began + 1.5
 
 
 def test_each_figure_says_what_it_is() -> None:

@@ -62,7 +62,7 @@ def _report(console: Console, message: str) -> None:
 
 @contextmanager
 def warnings_shown(console: Console) -> Iterator[None]:
-    """Say the warnings of appulse as all else is said, each kind once; others go where they went."""
+    """Print the warnings of appulse to the console, each kind once; all others go where they went."""
     seen: set[type[Warning]] = set()
     with warnings.catch_warnings():
         others = warnings.showwarning

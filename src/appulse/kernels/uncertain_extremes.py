@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 # Extremes are looked for until less than this part of the probability is left.
 _REST = 1e-15
-# Logarithms of chances. Below the first there is nothing left that a double of the others would show. Values to look at
-# go as far as the third, and are looked for anew where they go less far than the second, or farther than the fourth.
+# Logarithms of the chance that no row reaches a value. Below the first, worse values change no double. A limit for
+# values is chosen at the third, and kept as long as its chance is between the second and the fourth.
 _NOTHING, _LITTLE, _WANTED, _FAR = -40.0, -45.0, -80.0, -160.0
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _PER_ROW, _PER_LINK, _PER_CELL = 0.9, 6.0, 8.0
 PROBES, ROWS = 32, 256
 _GROUPS = 1024  # rows that show how many groups there are
+_DRAWN = np.random.default_rng(0).random(1 << 12)  # once, for a push of few rows has no time for it
 # Rows whose size exceeds that of most others by this factor would open the whole grid for everybody.
 _LARGE = 4.0
 # Rows to come may be a little larger than those seen.
@@ -126,14 +127,14 @@ def choose(
 
 
 def spread(n: int, most: int) -> slice | NDArray[np.int64]:
-    """At most so many of ``n`` places, in order: one of each stretch, drawn, and the same for the same numbers.
+    """At most so many of ``n`` places, in order: a random one of each stretch, always the same for the same numbers.
 
     Rows often come in turn, from one device and another: every tenth, say, could be of one of them alone.
     """
     if n <= most:
         return slice(None)
     first = np.arange(most + 1) * n // most
-    return first[:-1] + (np.random.default_rng(n).random(most) * np.diff(first)).astype(np.int64)
+    return first[:-1] + (_DRAWN[:most] * np.diff(first)).astype(np.int64)
 
 
 def some(values: Probes, n: int) -> Probes:

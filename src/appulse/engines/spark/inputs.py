@@ -51,7 +51,7 @@ def check_names(frame: DataFrame, there: Sequence[str], names: Iterable[str]) ->
         for other in there:
             if name != other and name.lower() == other.lower() and not _by_case(frame):
                 raise BadArgument(
-                    f"A frame has the columns {name!r} and {other!r}, and this session does not tell them apart "
+                    f"A frame has the columns {name!r} and {other!r}, and this session takes them for one "
                     "(spark.sql.caseSensitive=false). Rename one of them where the frame is made, or set that to true."
                 )
 
