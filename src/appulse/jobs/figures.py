@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from appulse.engines.join.call import JoinCall
+from appulse.engines.local import Local
 from appulse.engines.measured import LEVELS, METRICS
 from appulse.model import defects
 from appulse.model.times import to_micros
@@ -72,13 +74,13 @@ class Figures:
         """Take in a step of an engine."""
         self.sums.update({name: count for name, count in step.counted.items() if name in _COUNTED})
         self.sums["late"] += _many(step.rejects, "reason", defects.LATE)
-        if getattr(getattr(getattr(engine, "call", None), "plan", None), "changes", False):
-            self.sums["left"] += _many(step.answers, "change", -1)
         self.clock = step.clock
         known = [time for name, rows in step.rows.items() if (time := self._newest(name, rows)) is not None]
-        clock = getattr(getattr(engine, "bucket", None), "clock", None)
-        if clock is not None:  # which no row from the future moves
-            known = [] if clock.now is None else [min(time, clock.now) for time in known]
+        if isinstance(engine, Local):
+            if isinstance(engine.call, JoinCall) and engine.call.emits_changes:
+                self.sums["left"] += _many(step.answers, "change", -1)
+            now = engine.bucket.clock.now  # which no row from the future moves
+            known = [] if now is None else [min(time, now) for time in known]
         if known:
             self.newest = max(known if self.newest is None else [*known, self.newest])
 

@@ -198,7 +198,7 @@ class JoinCall(ObjectsCall):
 
     @property
     def holds_back(self) -> bool:
-        """Whether the end of the streams brings forth what nothing else does: held ticks, or pairs that left."""
+        """Whether the end of the streams makes answers that nothing else does: held ticks, or pairs that left."""
         return self.plan.rule is not None or self.plan.changes or any(self.plan.followed)
 
     @property
