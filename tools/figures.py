@@ -3,6 +3,7 @@
 
     python -m benchmarks.bulk --quick --json | python -m tools.figures
     python -m benchmarks.sliding_aggregates --quick --json | python -m tools.figures
+    python -m benchmarks.pushes --quick --json | python -m tools.figures
     python -m benchmarks.micro_batches --quick --json | python -m tools.figures
     python -m benchmarks.corrections --quick --json | python -m tools.figures
     python -m benchmarks.encounters --quick --json | python -m tools.figures
@@ -59,6 +60,34 @@ class Run:
 
 _EMPTY = ("our rows/s / those of {}, Gaussian rows", "≥ 0.7")
 _EMPTY_WIDE = ("the same, rows of 100 samples in 3 dimensions", "≥ 0.9")
+#: Sessions that are pushed to by hand, and what they do.
+_PUSHES = {
+    "join": "a join over a time window",
+    "join_left": 'the same with `how="left"`',
+    "join_changes": 'the same with `emit="changes"`',
+    "join_count": "a join over a count window",
+    "join_uncertain_count": "a join over an uncertain count window",
+    "join_motion": "a join of things with a velocity",
+    "join_between": "a join of things that move from reading to reading",
+    "nearest": "`Nearest` over a time window",
+    "nearest_count": "`Nearest` over a count window",
+    "assign": "`Assign`",
+    "outliers": "`Outliers`",
+    "aggregate_mean": "`WindowAggregate`, a mean over a time window",
+    "aggregate_max": "the same, a maximum",
+    "aggregate_median": "the same, a median",
+    "aggregate_count": "the same, a mean over a count window",
+    "aggregate_tumbling": "the same, a mean over a block",
+    "encounters": "`Encounters`",
+    "fence_events": "`FenceEvents`, as many things",
+    "queries": "`QueryMatch`, as many queries",
+    "queries_of_two": "`QueryMatch` over two streams",
+    "sensors": "`SensorJoin`, readings in bins",
+    "sensors_within": "the same, readings within a distance",
+    "phenomena": "`Phenomena`, readings in bins",
+    "phenomena_within": "the same, readings within a distance",
+    "samples": "`SampleCollector`",
+}
 RUNS = (
     Run(
         "bulk",
@@ -101,6 +130,11 @@ RUNS = (
             ),
             "p90_of_worlds_us": ("of a 90th percentile, 100 rows that may not exist, normal errors", "reported"),
         },
+    ),
+    Run(
+        "pushes",
+        "python -m benchmarks.pushes --quick --json",
+        {f"push_{name}": (what, "≤ 2") for name, what in _PUSHES.items()},
     ),
     Run(
         "micro_batches",
