@@ -196,9 +196,12 @@ def encode_readings(table: pa.Table, encoding: ReadingsEncoding) -> tuple[Readin
 
 
 def values_of(bits: NDArray[np.int64], label: tuple[bytes, ...], kind: pa.DataType) -> pa.Array:
-    """Values in the type they came in."""
+    """Values in the type they came in; of labels, no more are decoded than there are values."""
     if is_scalar(kind):
         return from_order_bits(bits.view(np.uint64), kind)
+    if len(label) > len(bits):
+        used, bits = np.unique(bits, return_inverse=True)
+        label = tuple(label[code] for code in used.tolist())
     return decode(Bytes.of(label), kind).take(pa.array(bits))
 
 
