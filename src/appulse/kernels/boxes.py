@@ -306,7 +306,8 @@ def match(
 ) -> tuple[int, int]:
     """The boxes each point lies in, from cluster ``begin`` on: up to which cluster, and how many pairs.
 
-    Stops before clusters whose pairs no longer fit; -1 pairs if there is no room to go down for the next cluster alone.
+    Stops before clusters whose pairs no longer fit: there are none if those of one alone do not, and -1 if there is no
+    room to go down for it.
     ``front`` is room, (4, m) with m >= 16 and as many as the top level has blocks.
 
     The spatial join window of a cluster (Lim et al. 2006) is what its hull meets.
@@ -322,8 +323,10 @@ def match(
                 return begin, pairs if pairs > 0 else -1
             some = max(1, some // 4)
             continue
-        before = pairs
+        before, full = pairs, False
         for i in range(width):
+            if full:
+                break
             if i + _AHEAD < width:
                 _fetch(blocks, np.int64(front[side + 1, i + _AHEAD]), axes)
                 prefetch(entries, np.int64(front[side + 1, i + _AHEAD]) * LANES)
@@ -333,7 +336,8 @@ def match(
                 continue
             for point in range(first[cluster], first[cluster + 1]):
                 if pairs + LANES > len(found_points):
-                    return begin, before
+                    full = True
+                    break
                 alone = first[cluster + 1] - first[cluster] == 1
                 hits = within if alone else _hits(blocks, block, axes, points, points, point) & within
                 sure = _within(blocks, block, tight, points, point) if hits != 0 else hits
@@ -345,7 +349,12 @@ def match(
                     ):
                         found_points[pairs], found_entries[pairs] = point, entries[block * LANES + lane]
                         pairs += 1
-        begin = end
+        if not full:
+            begin = end
+        elif before > 0 or some == 1:
+            return begin, before
+        else:
+            pairs, some = 0, max(1, some // 4)
     return begin, pairs
 
 

@@ -21,7 +21,7 @@ from appulse.kernels.simd import LANES
 from appulse.model.batch import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,7 +34,7 @@ _RATIO = 4  # a tree is this many times as large as the next, at least
 _TAIL = 1 << 13  # boxes that may wait for a look-up to make a tree of them
 _APART = 1 << 14  # boxes: trees from here on are merged by a thread
 _TABLE = 256
-_MOST_ROOM = 1 << 26  # pairs
+_MOST_ROOM = 1 << 20  # pairs of a part
 _SAMPLE = 1 << 12
 _PROBED = 64
 # Calls from one look to the next: points of one call are like those of the last, and to look takes up to a fifth of it.
@@ -154,7 +154,13 @@ class Tree:
         return lows, highs, self.entries[: self.n]
 
     def match(self, keys: NDArray[np.int64], cluster: int | None = None) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The boxes that points lie in, as (point, entry) pairs; ``keys`` is (axes, n), with `NULL` for no value.
+        """The boxes that points lie in, as (point, entry) pairs; ``keys`` is (axes, n), with `NULL` for no value."""
+        return _together(list(self.parts(keys, cluster)))
+
+    def parts(
+        self, keys: NDArray[np.int64], cluster: int | None = None
+    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+        """The same in parts: about `_MOST_ROOM` pairs, or those of one cluster.
 
         ``cluster`` points go down the tree together; None: as many as cost least, by a look at a sample of this call's
         points, or of those of a call not long ago.
@@ -173,32 +179,28 @@ class Tree:
         if cluster > 1 and n:
             order = in_hilbert_order(points) if order is None else order
             points, rests = points[order], rests[order]
-        found, entries = self._match(points, rests, cluster)
-        return found if order is None or cluster == 1 else order[found].astype(np.int32), entries
+        for found, entries in self._match(points, rests, cluster):
+            yield found if order is None or cluster == 1 else order[found].astype(np.int32), entries
 
     def _match(
         self, points: NDArray[np.int32], rests: NDArray[np.uint32], cluster: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
         first, lows, highs = _clusters(points, cluster)
         tree = kernels.Tree(self.offsets, self.blocks, self.rests, self.entries, self.tight)
         clusters = kernels.Clusters(points, rests, first, lows, highs)
-        parts, done, room = [], 0, 4 * len(points) + LANES
+        done, room = 0, min(_MOST_ROOM, 4 * len(points) + LANES)
         front = np.empty((4, max(_FRONT, 2 * self._roots)), np.int32)
         while done < len(first) - 1:
             found = np.empty((2, room), np.int32)
             after, pairs = kernels.match(tree, clusters, done, front, found[0], found[1])
             if pairs < 0:
                 front = np.empty((4, 4 * front.shape[1]), np.int32)
-            else:
-                parts.append(found[:, :pairs])
+            elif pairs:
+                yield found[0, :pairs], found[1, :pairs]
             # Room for the rest, as it goes on like this: what does not fit is looked up again.
             left, looked_up = len(first) - 1 - after, after - done
             room = min(_MOST_ROOM, left * pairs // looked_up * 5 // 4 + room) if looked_up else 4 * room
             done = after
-        if len(parts) == 1:
-            return parts[0][0], parts[0][1]
-        joined = np.concatenate(parts, axis=1) if parts else np.empty((2, 0), np.int32)
-        return joined[0], joined[1]
 
     def meeting(self, lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Met:
         """The boxes that rows, boxes of keys (axes, n) themselves, meet, with their bounds."""
@@ -216,7 +218,7 @@ class Tree:
                 front = np.empty((4, 4 * front.shape[1]), np.int32)
             else:
                 parts.append(found[:, :pairs])
-            room = min(_MOST_ROOM, 2 * room) if pairs >= 0 else room
+            room = min(_MOST_ROOM, 2 * room) if pairs > 0 else 2 * room if pairs == 0 else room
         joined = np.concatenate([np.empty((2, 0), np.int32), *parts], axis=1)
         met, place = joined[0], joined[1]
         bounds = np.full((axes, len(met)), NULL), np.full((axes, len(met)), MOST)
@@ -301,10 +303,16 @@ class BoxIndex:
         self, keys: NDArray[np.int64], alive: NDArray[np.bool_] | None = None, cluster: int | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The boxes that points lie in, as (point, entry) pairs, those of entries that are alive."""
-        parts = [tree.match(keys, cluster) for tree in self._settle(len(keys), alive)]
-        points, entries = (np.concatenate([np.empty(0, np.int32), *(part[i] for part in parts)]) for i in range(2))
-        stays = _staying(entries, alive)
-        return (points, entries) if stays.all() else (points[stays], entries[stays])
+        return _together(list(self.parts(keys, alive, cluster)))
+
+    def parts(
+        self, keys: NDArray[np.int64], alive: NDArray[np.bool_] | None = None, cluster: int | None = None
+    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+        """The same in parts, as those of a tree are."""
+        for tree in self._settle(len(keys), alive):
+            for points, entries in tree.parts(keys, cluster):
+                stays = _staying(entries, alive)
+                yield (points, entries) if stays.all() else (points[stays], entries[stays])
 
     def meeting(self, lows: NDArray[np.int64], highs: NDArray[np.int64], alive: NDArray[np.bool_] | None = None) -> Met:
         """The boxes that rows, boxes of keys (axes, n) themselves, meet: those of entries that are alive."""
@@ -428,6 +436,16 @@ def _staying(entries: NDArray[np.int32], alive: NDArray[np.bool_] | None) -> NDA
     if alive is not None:
         there[there] = alive[entries[there]]
     return there
+
+
+def _together(
+    parts: Sequence[tuple[NDArray[np.int32], NDArray[np.int32]]],
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    if len(parts) == 1:
+        return parts[0]
+    none = np.empty(0, np.int32), np.empty(0, np.int32)
+    points, entries = (np.concatenate([part[i] for part in [none, *parts]]) for i in range(2))
+    return points, entries
 
 
 def _joined(parts: Sequence[tuple[Any, Any, Any]]) -> tuple[Any, Any, Any]:

@@ -39,7 +39,7 @@ def parted(queries: QuerySet, count: int) -> tuple[Parts, list[NDArray[np.int64]
     Queries are put in the order of the leaves of a tree of their hulls, by which such as lie close together, and are
     alike in size, stand side by side (Lim et al. 2006: a box is a point of twice the dimensions).
     """
-    axes, lows, highs, slots = queries.hulls()
+    axes, lows, highs, slots = _hulls(queries)
     if not len(slots):
         return Parts((), np.empty((0, 0), np.int64), np.empty((0, 0), np.int64)), []
     order = np.arange(len(slots), dtype=np.int32)
@@ -53,3 +53,14 @@ def parted(queries: QuerySet, count: int) -> tuple[Parts, list[NDArray[np.int64]
     kept = np.flatnonzero(((least != NULL) | (most != MOST)).any(axis=0))
     known = tuple(axes[i] for i in kept.tolist())
     return Parts(known, least[:, kept], most[:, kept]), [np.sort(slots[part]) for part in members]
+
+
+def _hulls(queries: QuerySet) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The axes there are, and around the boxes of each query that may match its lows, highs (axes, n) and slot."""
+    axes, lows, highs, entries = queries.boxes()
+    order = np.argsort(entries, kind="stable")
+    slots, first = np.unique(entries[order], return_index=True)
+    lows, highs = lows[:, order], highs[:, order]
+    if len(slots):
+        lows, highs = np.minimum.reduceat(lows, first, axis=1), np.maximum.reduceat(highs, first, axis=1)
+    return axes, lows, highs, slots.astype(np.int64)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from appulse.queries.boxed import Boxed, JoinGroup, Smaller, is_product
 from appulse.queries.condition import MOST_LENGTH, parse, too_long
-from appulse.queries.holding import hold
+from appulse.queries.holding import Conditions
 from appulse.queries.index import LEAST, MOST, NULL, BoxIndex, Met
 from appulse.queries.outcomes import Added, Failed, Refused, reason_of
 from appulse.queries.places import PLACE_X, PLACE_Y
@@ -21,7 +21,7 @@ from appulse.queries.slots import ALIVE, GrowingColumn, SlotsByKey, as_keys, las
 from appulse.queries.templates import MOST_BOXES, Boxes, Template, Texts, alone, template
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -70,6 +70,7 @@ class QuerySet:
         self._shapes: dict[bytes, int | None] = {}
         self._known = SlotsByKey(key_type)
         self._state, self._template = np.empty(0, np.uint8), np.empty(0, np.int32)
+        self._boundless = np.empty(0, np.int32)  # slots of queries that are asked of all rows, not among the boxes
         self._special = False  # whether some query has several boxes, or asks more than they say
         self._alone = False  # whether some query asks for a region alone, and so is not among the boxes
         self._texts = GrowingColumn(pa.large_string())
@@ -200,6 +201,9 @@ class QuerySet:
         """
         rows_of = columns if isinstance(columns, Rows) else Rows(columns)
         rows, slots = self._in_boxes(rows_of, n, cluster, probing=probing, normal=normal)
+        if len(self._boundless):
+            others = self._over_all(rows_of, n, probing=probing)
+            rows, slots = np.concatenate([rows, others[0]]), np.concatenate([slots, others[1]])
         if self._alone and (normal or not self._normal):  # all of those are exact by their errors
             found = self._alive_at(rows_of, self.regions.covering(rows_of.place))
             rows, slots = np.concatenate([rows, found.row]), np.concatenate([slots, found.slot])
@@ -220,10 +224,19 @@ class QuerySet:
             stands &= self.until[found.slot] >= rows_of.keys(TIME)[found.row]
         return found if stands.all() else found.take(np.flatnonzero(stands))
 
+    def _over_all(self, rows_of: Rows, n: int, *, probing: bool) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Those of queries that bound nothing, whose conditions are asked of all rows."""
+        slots = self._boundless[self.stand(self._boundless)]
+        if not len(slots) or not n:
+            return np.empty(0, np.int32), np.empty(0, np.int32)
+        if not probing:
+            self._test(slots, n)
+        return self._conditions.over_all(rows_of, n, slots)
+
     def _in_boxes(
         self, rows_of: Rows, n: int, cluster: int | None, *, probing: bool, normal: bool
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Those that are among the boxes."""
+        """Those that are among the boxes: part by part, as most pairs of wide boxes may be no matches."""
         if not len(self._index):
             return np.empty(0, np.int32), np.empty(0, np.int32)
         points = np.empty((len(self._axes), n), np.int64)
@@ -231,7 +244,19 @@ class QuerySet:
         for name, axis in self._axes.items():
             if name is not None:
                 points[axis] = rows_of.along(name)
-        rows, slots = self._index.match(points, self._living, cluster)
+        pairs = self._index.parts(points, self._living, cluster)
+        parts = [self._sure(rows_of, *part, probing=probing, normal=normal) for part in pairs]
+        if len(parts) == 1:
+            return parts[0]
+        none = np.empty(0, np.int32), np.empty(0, np.int32)
+        rows, slots = (np.concatenate([part[i] for part in [none, *parts]]) for i in range(2))
+        stays = self.stand(slots)  # some may have failed in a part after they matched in another
+        return (rows, slots) if stays.all() else (rows[stays], slots[stays])
+
+    def _sure(
+        self, rows_of: Rows, rows: NDArray[np.int32], slots: NDArray[np.int32], *, probing: bool, normal: bool
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Those of the pairs of a row and a query in whose box it lies that match."""
         if not len(slots):
             return rows, slots
         if not normal:
@@ -248,7 +273,7 @@ class QuerySet:
             stays = np.ones(len(rows), bool)
             if not probing:
                 self._test(slots[unsure])
-            stays[unsure] = self._hold(rows_of, rows[unsure], slots[unsure])
+            stays[unsure] = self._conditions.hold(rows_of, rows[unsure], slots[unsure])
             rows, slots = rows[stays], slots[stays]
         return rows, slots
 
@@ -279,12 +304,12 @@ class QuerySet:
         candidates: NDArray[np.int64] = np.maximum(matches, tested[slots])
         return candidates
 
-    def _test(self, slots: NDArray[np.int32]) -> None:
-        """The boxes of these queries do not say it all: their conditions are asked."""
+    def _test(self, slots: NDArray[np.int32], times: int = 1) -> None:
+        """The boxes of these queries do not say it all: their conditions are asked, each so often."""
         with self._lock:
             if len(self._tested) < self._size:
                 self._tested = np.concatenate([self._tested, np.zeros(self._size - len(self._tested), np.uint32)])
-            np.add.at(self._tested, slots, np.uint32(1))
+            np.add.at(self._tested, slots, np.uint32(times))
 
     def find(self, keys: pa.Array) -> NDArray[np.int64]:
         """The slots of the queries with these keys that stand."""
@@ -305,27 +330,20 @@ class QuerySet:
             "candidates": int(self.candidates(np.array([slot], np.int32))[0]),
         }
 
-    def hulls(self) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """The axes there are, and around the boxes of each query that may match its lows, highs (axes, n) and slot."""
+    def boxes(self) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+        """The axes there are, and the lows, highs (axes, n) and slots of all boxes of queries that may match."""
         lows, highs, entries = self._index.boxes(len(self._axes))
-        if self._alone:
-            own = np.flatnonzero(self._state[: self._size] & _ALONE).astype(np.int32)
-            around = np.full((2, len(self._axes), len(own)), NULL)
-            around[1] = MOST
-            for name, (low, high) in self.regions.bounds(own).items():
-                around[0, self._axes[name]], around[1, self._axes[name]] = low, high
-            lows, highs = np.hstack([lows, around[0]]), np.hstack([highs, around[1]])
-            entries = np.concatenate([entries, own])
-        alive = (self._state[entries] & ALIVE).astype(bool)
-        order = np.argsort(entries[alive], kind="stable")
-        entries = entries[alive][order]
-        slots, first = np.unique(entries, return_index=True)
+        own = np.flatnonzero(self._state[: self._size] & _ALONE).astype(np.int32)
+        around = np.full((2, len(self._axes), len(own) + len(self._boundless)), NULL)
+        around[1] = MOST
+        for name, (low, high) in self.regions.bounds(own).items() if len(own) else ():
+            around[0, self._axes[name], : len(own)], around[1, self._axes[name], : len(own)] = low, high
+        lows, highs = np.hstack([lows, around[0]]), np.hstack([highs, around[1]])
+        entries = np.concatenate([entries, own, self._boundless])
+        alive = self.stand(entries)
         names = [name for name in self._axes if name is not None]
         at = [self._axes[name] for name in names]
-        lows, highs = lows[at][:, alive][:, order], highs[at][:, alive][:, order]
-        if len(slots):
-            lows, highs = np.minimum.reduceat(lows, first, axis=1), np.maximum.reduceat(highs, first, axis=1)
-        return names, lows, highs, slots.astype(np.int64)
+        return names, lows[at][:, alive], highs[at][:, alive], entries[alive]
 
     def standing(self) -> NDArray[np.int64]:
         """The lanes and labels of queries that stand, as (lane, label) pairs, each once."""
@@ -373,6 +391,8 @@ class QuerySet:
         self.labels = self.labels[kept] if len(self.labels) else self.labels
         self.until = self.until[kept] if len(self.until) else self.until
         self.regions.keep(kept)
+        boundless = numbers[self._boundless]
+        self._boundless = boundless[boundless >= 0]
         self._size = len(kept)
         self._forget_templates()
 
@@ -469,9 +489,10 @@ class QuerySet:
             return kept
         whole = n == len(one.members)
         possible = np.zeros(n, np.int64)
-        bare = np.zeros(n, bool)
+        bare, free = np.zeros((2, n), bool)
+        exact = one.boxes.exact[kept]
         if one.boxes.boxes == [{}] and set(also) <= {PLACE_X, PLACE_Y, TIME}:
-            bare = one.boxes.exact[kept] & (self.regions.of(slots) >= 0)
+            bare = exact & (self.regions.of(slots) >= 0)
         for box in one.boxes.boxes:
             lows, highs = np.full((len(self._axes), n), NULL), np.full((len(self._axes), n), MOST)
             for column, (low, high) in box.items():
@@ -482,8 +503,11 @@ class QuerySet:
             if self._lanes is not None:
                 lows[0], highs[0] = one.lane.number, one.lane.number
             possible += (lows <= highs).all(axis=0)
-            self._index.add(lows[:, ~bare], highs[:, ~bare], slots[~bare])
-        exact = one.boxes.exact[kept]
+            if len(one.boxes.boxes) == 1 and self._lanes is None:  # nothing is known of where they match
+                free = ~exact & (lows == NULL).all(axis=0) & (highs == MOST).all(axis=0) & (self.regions.of(slots) < 0)
+                self._boundless = np.concatenate([self._boundless, slots[free]])
+            boxed = ~bare & ~free
+            self._index.add(lows[:, boxed], highs[:, boxed], slots[boxed])
         bare &= possible > 0
         self._alone |= bool(bare.any())
         self._template[slots] = one.template
@@ -549,25 +573,9 @@ class QuerySet:
 
     # --- the exact rest -------------------------------------------------------------------------------------------
 
-    def _hold(self, rows_of: Rows, rows: NDArray[np.int32], slots: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Whether rows satisfy queries, pair by pair: all pairs of a template at once."""
-        holds = np.zeros(len(rows), bool)
-        for number, at in self._by_template(slots):
-            try:
-                holds[at] = self._true(number, rows_of, rows[at], slots[at])
-            except Exception:  # noqa: BLE001 - each is asked by itself, and reports its own error
-                for slot in np.unique(slots[at]):
-                    mine = at[slots[at] == slot]
-                    try:
-                        holds[mine] = self._true(number, rows_of, rows[mine], slots[mine])
-                    except Exception as error:  # noqa: BLE001 - whatever it is, it is this query's
-                        self._fail(slot, error)
-        return holds
-
-    def _true(self, number: int, rows_of: Rows, rows: NDArray[np.int32], slots: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """The same for queries of one template."""
-        distinct, which = np.unique(slots, return_inverse=True)
-        return hold(self._templates[number], self.texts(distinct), which, rows_of, rows)
+    @property
+    def _conditions(self) -> Conditions:
+        return Conditions(self._templates, self._template, self.texts, self._fail)
 
     def _fail(self, slot: np.int32, error: Exception) -> None:
         """Forget a query that cannot be evaluated; the slots of the others stay as they are."""
@@ -587,9 +595,3 @@ class QuerySet:
         """The queries that were removed because their conditions could not be evaluated, each reported once."""
         failed, self._failed = self._failed, []
         return failed
-
-    def _by_template(self, slots: NDArray[np.int32]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        numbers = self._template[slots]
-        order = np.argsort(numbers, kind="stable")
-        found, first = np.unique(numbers[order], return_index=True)
-        yield from zip(found.tolist(), np.split(order, first[1:]), strict=True)
