@@ -17,9 +17,13 @@ from appulse.kernels.jit import exact_kernel
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
 
-# Digits: of doubles times 2 ** shift, with shifts from -2200 to 2200, squares among them; and one for carries.
-_DIGITS, _LOWEST = 208, -3300
+# Digits: of doubles times 2 ** shift, with shifts from -2200 to 2200, and of squares; and one for carries. The last
+# place is a whole number of digits, so that those of a product are at the sum of two places.
+_DIGITS, _LOWEST_DIGIT = 208, -103
+_LOWEST = 32 * _LOWEST_DIGIT
 _LOW = 0xFFFFFFFF
+# Powers of two up to here, times a value below 2 ** 62, are normal doubles.
+_NORMAL = 960
 # To split a double of at most 53 bits into two of 26.
 _SPLIT = 134217729.0
 
@@ -47,6 +51,9 @@ def _slid(begin: Ints, end: Ints, terms: Floats, shifts: Ints | None = None) -> 
 
 def doubles(value: Floats, shift: Ints) -> Floats:
     """Sums as doubles."""
+    if len(shift) and shift.min() > -_NORMAL and shift.max() < _NORMAL:  # several times as fast as ldexp
+        scaled: Floats = value * ((shift + 1023) << 52).view(np.float64)
+        return scaled
     with np.errstate(over="ignore"):  # a sum of doubles may be none
         found: Floats = np.ldexp(value, shift)
     return found
@@ -105,11 +112,38 @@ def _add(total: _Sum, value: float, shift: int) -> None:
 
 
 @exact_kernel
-def _add_product(total: _Sum, one: float, other: float, shift: int) -> None:
-    """Add ``one * other * 2 ** shift``, both at most 1 and without a limit of their precision (Dekker 1971)."""
-    product, rest = _product(one, other)
-    _add(total, product, shift)
-    _add(total, rest, shift)
+def _add_square(total: _Sum, value: float, sign: int) -> None:
+    """Add the square of a value, all 106 bits of it, or take it away."""
+    bits = np.float64(abs(value)).view(np.int64)
+    exponent, fraction = bits >> 52, bits & 0xFFFFFFFFFFFFF
+    if exponent > 0:
+        fraction |= 0x10000000000000
+    else:
+        exponent = np.int64(1)
+    low, high = fraction & _LOW, fraction >> 32
+    first, carry = _times(low, low)
+    middle, top = 2 * low * high, high * high
+    second = carry + (middle & _LOW)
+    third = (second >> 32) + (middle >> 32) + (top & _LOW)
+    fourth = (third >> 32) + (top >> 32)
+    place = 2 * (exponent - 1075) - _LOWEST
+    k, within = place >> 5, place & 31
+    rest = np.int64(0)
+    for digit in (first, second & _LOW, third & _LOW, fourth):
+        moved = (digit << within) + rest
+        total.digits[k] += sign * (moved & _LOW)
+        rest = moved >> 32
+        k += 1
+    total.digits[k] += sign * rest
+    total.used[0] = min(total.used[0], k - 4)
+    total.used[1] = max(total.used[1], k + 1)
+
+
+@exact_kernel
+def _times(one: np.int64, other: np.int64) -> tuple[np.int64, np.int64]:
+    """The product of two digits: its own digit, and the one above."""
+    product = np.uint64(one) * np.uint64(other)
+    return np.int64(product & np.uint64(_LOW)), np.int64(product >> np.uint64(32))
 
 
 @exact_kernel
@@ -133,10 +167,8 @@ def _read(total: _Sum) -> tuple[float, int]:
 @exact_kernel
 def _read_all(total: _Sum) -> tuple[float, float, int]:
     """The sum, as ``value * 2 ** shift`` with a value of 0, or from 2 ** 61 to 2 ** 62, and the value's next bits."""
+    _carry(total)
     digits, first, last = total.digits, total.used[0], total.used[1]
-    for k in range(first, last):
-        digits[k + 1] += digits[k] >> 32
-        digits[k] &= _LOW
     sign = 1
     if first <= last and digits[last] < 0:
         # All other digits are positive: of the negative sum they would be those of its complement.
@@ -167,6 +199,15 @@ def _read_all(total: _Sum) -> tuple[float, float, int]:
     if sign < 0:
         _negate(digits, first, last)
     return value, rest_of_value, shift
+
+
+@exact_kernel
+def _carry(total: _Sum) -> None:
+    """Make all digits but the last, which has the sign, at least 0 and below 2 ** 32."""
+    digits = total.digits
+    for k in range(total.used[0], total.used[1]):
+        digits[k + 1] += digits[k] >> 32
+        digits[k] &= _LOW
 
 
 @exact_kernel
@@ -203,12 +244,8 @@ def slide_sums(begin: Ints, end: Ints, terms: Floats, shifts: Ints, value: Float
 
 @exact_kernel
 def deviations(begin: Ints, end: Ints, values: Floats, out: Floats) -> None:
-    """The sample deviation of the values of each run; NaN of fewer than two.
-
-    The squares of what values differ by from their mean ``c``, as a double, are ``x * x + c * (n * c - 2 * x)`` summed:
-    exactly, for of large values hardly anything is left.
-    """
-    total, squares, room, around = _fresh(), _fresh(), _fresh(), _fresh()
+    """The sample deviation of the values of each run; NaN of fewer than two."""
+    total, squares, room = _fresh(), _fresh(), _fresh()
     a = b = 0
     for w in range(begin.shape[0]):
         if begin[w] < a or end[w] < b or begin[w] >= b:
@@ -216,41 +253,52 @@ def deviations(begin: Ints, end: Ints, values: Floats, out: Floats) -> None:
             _clear(squares)
             a = b = begin[w]
         for i in range(a, begin[w]):
-            fraction, power = math.frexp(values[i])
             _add(total, -values[i], 0)
-            _add_product(squares, -fraction, fraction, 2 * power)
+            _add_square(squares, values[i], -1)
         for i in range(b, end[w]):
-            fraction, power = math.frexp(values[i])
             _add(total, values[i], 0)
-            _add_product(squares, fraction, fraction, 2 * power)
+            _add_square(squares, values[i], 1)
         a, b = begin[w], end[w]
-        out[w] = _deviation(total, squares, b - a, room, around) if b - a > 1 else np.nan
+        out[w] = _deviation(total, squares, b - a, room) if b - a > 1 else np.nan
 
 
 @exact_kernel
-def _deviation(total: _Sum, squares: _Sum, n: int, room: _Sum, around: _Sum) -> float:
-    """The sample deviation of ``n`` values by the sums of them and of their squares."""
-    value, shift = _read(total)
-    centre, power = math.frexp(math.ldexp(value / n, shift))
-    _copy(total, room, -1)
-    _add_product(room, centre, n * 2.0**-32, power + 32)
-    off, off_shift = _read(room)  # the centre is the mean as a double
-    _copy(total, room, -2)
-    _add_product(room, centre, n * 2.0**-32, power + 32)
-    _read(room)
-    _copy(squares, around, 1)
-    for k in range(room.used[0], room.used[1] + 1):
-        _add_product(around, centre, room.digits[k] * 2.0**-32, power + 32 + 32 * k + _LOWEST)
-    square, shift = _read(around)
+def _deviation(total: _Sum, squares: _Sum, n: int, room: _Sum) -> float:
+    """The sample deviation of ``n`` values by the sums of them and of their squares: ``n * squares - total ** 2``.
+
+    That difference is exact, for of large values hardly anything is left.
+    """
+    _clear(room)
+    _carry(squares)
+    for k in range(squares.used[0], squares.used[1] + 1):
+        product = n * squares.digits[k]
+        room.digits[k] += product & _LOW
+        room.digits[k + 1] += product >> 32
+    room.used[0], room.used[1] = squares.used[0], squares.used[1] + 1
+    _subtract_square(room, total)
+    square, shift = _read(room)
     odd = shift & 1
-    square = square * (1 + odd) - math.ldexp(off * off / n, 2 * off_shift - (shift - odd))
-    return math.ldexp(math.sqrt(max(square, 0.0) / (n - 1)), (shift - odd) >> 1)
+    return math.ldexp(math.sqrt(square * (1 + odd) / (float(n) * (n - 1))), (shift - odd) >> 1)
 
 
 @exact_kernel
-def _copy(total: _Sum, other: _Sum, times: int) -> None:
-    """Make another sum ``times`` as large as one that was read."""
-    _clear(other)
-    for k in range(total.used[0], total.used[1] + 1):
-        other.digits[k] = times * total.digits[k]
-    other.used[0], other.used[1] = total.used[0], total.used[1]
+def _subtract_square(total: _Sum, other: _Sum) -> None:
+    """Take the square of another sum away."""
+    _carry(other)
+    digits, first, last = other.digits, other.used[0], other.used[1]
+    negative = first <= last and digits[last] < 0
+    if negative:
+        _negate(digits, first, last)
+    for i in range(first, last + 1):
+        if digits[i] == 0:
+            continue
+        for j in range(first, i + 1):
+            low, high = _times(digits[i], digits[j])
+            times = 2 - (i == j)
+            k = i + j + _LOWEST_DIGIT
+            total.digits[k] -= times * low
+            total.digits[k + 1] -= times * high
+            total.used[0] = min(total.used[0], k)
+            total.used[1] = max(total.used[1], k + 2)
+    if negative:
+        _negate(digits, first, last)

@@ -395,6 +395,9 @@ class _Evaluation:
         if self._plan.single_valued:
             return sums(self._begin, self._end, np.ones(len(mean)), mean, np.zeros(len(mean)))
         if self._plan.size == 0 and asked.aggregate in ("sum", "count"):
+            if asked.aggregate == "count" and self._all_exist:
+                number = (self._end - self._begin).astype(np.float64)
+                return np.column_stack([number, np.zeros(len(number))])
             if asked.aggregate == "count":
                 mean, deviation = np.ones(len(mean)), np.zeros(len(mean))
             if self._plan.correlation:
@@ -459,7 +462,11 @@ class _Evaluation:
     @property
     def _certain(self) -> bool:
         """Whether all rows are there, with one value each."""
-        return self._held.form == Form.POINT and bool((self._exist == 1.0).all())
+        return self._held.form == Form.POINT and self._all_exist
+
+    @property
+    def _all_exist(self) -> bool:
+        return bool((self._exist == 1.0).all())
 
     @property
     def _newest(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
