@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.kernels.bins import bin_floors, bin_keys
-from appulse.kernels.properties import PATTERN, SLOPE, SUMMARY, Measured, properties
+from appulse.kernels.properties import PATTERN, SLOPE, SUMMARY, Found, Measured, link, properties
 from appulse.model.readings import Readings, numbers_of
 from appulse.model.strings import encode, order_bits
+from appulse.operators.buffers import Column, Rows
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.names import Names
 from appulse.operators.sensor_order import order_of
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 
 KINDS = {"summary": SUMMARY, "slope": SLOPE, "pattern": PATTERN}
+# So many sensors are known at least before those without a reading are forgotten.
+_UNITS = 1 << 17
 SUMMARIES = pa.struct([("mean", pa.float64()), ("spread", pa.float64())])
 
 
@@ -52,8 +55,12 @@ class Properties:
     def __init__(self, asked: Property) -> None:
         self._asked = asked
         self._sensors, self._groups = Names(), LabelNumbers()
-        self._time, self._unit = np.empty(0, np.int64), np.empty(0, np.int64)
-        self._value = np.empty(0)
+        self._rows, self._dropped = Rows(), 0
+        self._time, self._value = Column(np.int64, rows=self._rows), Column(np.float64, rows=self._rows)
+        self._before = Column(np.int64, rows=self._rows)  # counted from the first reading there ever was
+        self._units: dict[int, int] = {}
+        self._latest, self._most = np.empty(0, np.int64), _UNITS
+        self.looked = 0  # how often readings were looked at
 
     def of(self, parts: Sequence[Readings], *, keeping: bool = True) -> list[Readings]:
         """Whole ticks, later than all before, by their property; those that have none are left out."""
@@ -63,23 +70,48 @@ class Properties:
         readings = Readings.concat(parts)
         order = order_of(readings)
         readings = readings if order is None else readings.take(order)
-        time, n, begin = readings.time, len(readings), len(self._time)
+        n, begin = len(readings), len(self._rows)
         unit = self._sensors.of(readings.sensor) + (self._groups.of(readings.group, n) << 32)
-        value = numbers_of(readings.bits, readings.label, self._asked.value_type)
-        time, unit = np.concatenate([self._time, time]), np.concatenate([self._unit, unit])
-        value = np.concatenate([self._value, value])
-        first, second, signs = np.empty(n), np.empty(n), np.empty(n, np.int64)
-        _, dense = np.unique(unit, return_inverse=True)
-        measured = Measured(time, dense.astype(np.int64), value)
-        properties(measured, begin, self._asked.over, KINDS[self._asked.kind], first, second, signs)
+        units, dense = np.unique(unit, return_inverse=True)
+        numbers = self._numbered(units)
+        latest = self._latest[numbers]
+        new = self._rows.grow(n)
+        self._time.data[new] = readings.time
+        self._value.data[new] = numbers_of(readings.bits, readings.label, self._asked.value_type)
+        by_unit = link(dense.astype(np.int64), latest, self._dropped, begin, self._before.view)
+        found = Found(np.empty(n), np.empty(n), np.empty(n, np.int64))
+        measured = Measured(self._time.view, self._value.view, self._before.view, self._dropped)
+        self.looked += properties(measured, begin, *by_unit, self._asked.over, KINDS[self._asked.kind], found)
         if keeping:
-            held = slice(int(np.searchsorted(time, time[-1] - self._asked.over)), None)
-            self._time, self._unit, self._value = time[held].copy(), unit[held].copy(), value[held].copy()
+            self._latest[numbers] = latest
+            self._drop(int(readings.time[-1]) - self._asked.over)
+        else:
+            self._rows.retract(n)
         if self._asked.kind == "summary":
-            return [self._by_summary(readings, first, second)]
+            return [self._by_summary(readings, found.first, found.second)]
         if self._asked.kind == "slope":
-            return [self._by_slope(readings, first)]
-        return [_by_pattern(readings, signs)]
+            return [self._by_slope(readings, found.first)]
+        return [_by_pattern(readings, found.signs)]
+
+    def _numbered(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where each unit's latest reading is kept; new ones have none."""
+        known = self._units
+        numbers = np.array([known.setdefault(unit, len(known)) for unit in units.tolist()], np.int64)
+        if len(known) > len(self._latest):
+            more = np.full(2 * len(known) - len(self._latest), -1, np.int64)
+            self._latest = np.concatenate([self._latest, more])
+        return numbers
+
+    def _drop(self, before: int) -> None:
+        """Forget readings older than that, and units that have none any more once most have none."""
+        dropped = int(np.searchsorted(self._time.view, before))
+        self._rows.drop(dropped)
+        self._dropped += dropped
+        if len(self._units) > self._most:
+            live = [unit for unit, number in self._units.items() if self._latest[number] >= self._dropped]
+            self._latest = self._latest[[self._units[unit] for unit in live]]
+            self._units = {unit: number for number, unit in enumerate(live)}
+            self._most = max(_UNITS, 2 * len(live))
 
     def _by_summary(self, readings: Readings, mean: NDArray[np.float64], spread: NDArray[np.float64]) -> Readings:
         width = self._asked.resolution or 1.0
