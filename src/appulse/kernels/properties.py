@@ -16,13 +16,17 @@ from appulse.kernels.digits import (
     Sum,
     add,
     add_product,
+    add_square,
     add_times,
+    add_value,
     clear,
     fresh,
     parts,
     quotient,
     read,
+    root,
     settle,
+    settled_squares,
     take_product,
 )
 from appulse.kernels.jit import exact_kernel, inlined_kernel
@@ -168,10 +172,8 @@ def _count(sums: _Sums, sign: Whole, value: float, time: Whole, kind: Whole) -> 
             add_product(sums.time_squares, sign, 2, high, high)
     if value == 0.0:
         return
-    own, k, a, b, c = parts(value)
-    add(sums.value, k, sign * own * a)
-    add(sums.value, k + 1, sign * own * b)
-    add(sums.value, k + 2, sign * own * c)
+    own, k, a, b, c = parts(value, LOWEST)
+    add_value(sums.value, sign * own, k, a, b, c)
     if kind == SLOPE:
         own *= sign
         add_product(sums.both, own, k, a, low)
@@ -182,43 +184,27 @@ def _count(sums: _Sums, sign: Whole, value: float, time: Whole, kind: Whole) -> 
             add_product(sums.both, own, k + 2, b, high)
             add_product(sums.both, own, k + 3, c, high)
     else:
-        add_product(sums.squares, sign, 2 * k, a, a)
-        add_product(sums.squares, 2 * sign, 2 * k + 1, a, b)
-        add_product(sums.squares, 2 * sign, 2 * k + 2, a, c)
-        add_product(sums.squares, sign, 2 * k + 2, b, b)
-        add_product(sums.squares, 2 * sign, 2 * k + 3, b, c)
-        add_product(sums.squares, sign, 2 * k + 4, c, c)
+        add_square(sums.squares, sign, k, a, b, c)
 
 
 @exact_kernel
 def _summary(sums: _Sums, many: int, room: Sum) -> tuple[float, float]:
     """The mean, and by ``many`` times the sum of squares less the square of the sum the deviation."""
-    settle(sums.value)
-    settle(sums.squares)
-    value, rest, last = read(sums.value)
-    mean = math.ldexp(quotient(value, rest, float(many), 0.0), 32 * int(last) + LOWEST)
-    clear(room)
-    add_times(room, sums.squares, many)
-    take_product(room, sums.value, sums.value)
-    settle(room)
-    value, rest, last = read(room)
-    variance = quotient(value, rest, float(many) * float(many), 0.0)
-    return mean, math.ldexp(math.sqrt(variance), 16 * int(last) + LOWEST)
+    settled_squares(many, sums.squares, sums.value, room)
+    value, rest, shift = read(sums.value)
+    mean = math.ldexp(quotient(value, rest, float(many), 0.0), int(shift) + LOWEST)
+    value, rest, shift = read(room)
+    return mean, root(quotient(value, rest, float(many) * float(many), 0.0), shift + 2 * LOWEST)
 
 
 @exact_kernel
 def _slope(sums: _Sums, many: int, room: Sum, less: Sum) -> float:
     """A second; NaN where all times are equal."""
-    settle(sums.value)
-    settle(sums.time)
-    settle(sums.time_squares)
-    clear(less)
-    add_times(less, sums.time_squares, many)
-    take_product(less, sums.time, sums.time)
-    settle(less)
-    along, along_rest, along_last = read(less)
+    settled_squares(many, sums.time_squares, sums.time, less)
+    along, along_rest, along_shift = read(less)
     if along == 0.0:
         return math.nan
+    settle(sums.value)
     settle(sums.both)
     clear(room)
     add_times(room, sums.both, many)
@@ -227,8 +213,8 @@ def _slope(sums: _Sums, many: int, room: Sum, less: Sum) -> float:
     for k in range(room.used[0], room.used[1] + 1):
         room.digits[k] *= _SECOND
     settle(room)
-    value, rest, last = read(room)
-    return math.ldexp(quotient(value, rest, along, along_rest), 32 * int(last - along_last) + LOWEST)
+    value, rest, shift = read(room)
+    return math.ldexp(quotient(value, rest, along, along_rest), int(shift - along_shift) + LOWEST)
 
 
 @exact_kernel
