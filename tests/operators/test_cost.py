@@ -132,3 +132,48 @@ def test_a_join_changes_its_index_as_its_rows_drift_apart_and_together() -> None
     assert seen[0] == "scan"
     assert any("grid" in index for index in seen)
     assert seen[-1] == "scan"
+
+
+def _scattered(n: int, seed: int, wide: float, at: float, far: float | None) -> pa.Table:
+    chance = np.random.default_rng(seed)
+    x, y = chance.random((2, n)) * wide + at
+    if far is not None:
+        x[:3], y[:3] = far, -far
+    return pa.table({"id": np.arange(n), "ts": np.arange(n) / 100, "x": x, "y": y, "z": y})
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("epsilon", "wide", "at", "far"),
+    [
+        (0.0, 300.0, 0.0, None),
+        (1e-9, 300.0, 0.0, None),
+        (1e-12, 3e6, 0.0, None),
+        (1e-3, 300.0, 5e8, None),
+        (0.0, 1e200, 0.0, None),
+        (0.0, 300.0, 0.0, 1e12),
+        (0.0, 300.0, -1e5, 1e150),
+        (1e-2, 3e4, 0.0, 1e150),
+    ],
+)
+@pytest.mark.parametrize("step", [100, 4_000])
+def test_no_epsilon_and_no_place_brings_all_rows_together(
+    d: int, epsilon: float, wide: float, at: float, far: float | None, step: int
+) -> None:
+    """Cells of a billionth begin anew after some steps, and rows that are far away hold nobody up."""
+    n, value = 4_000, ap.Exact(*"xyz"[:d])
+    left, right = (_scattered(n, seed, wide, at, far) for seed in (1, 2))
+    # Every tenth row has a twin.
+    twins = np.arange(n) % 10 == 0
+    for name in "xyz":
+        mixed = np.where(twins, left[name], right[name])
+        right = right.set_column(right.column_names.index(name), name, pa.array(mixed))
+    streams = (ap.Stream(None, key="id", time="ts", value=value) for _ in range(2))
+    join = ap.SimilarityJoin(*streams, epsilon=epsilon, probability=1, window=ap.CountWindow(n))
+    found = 0
+    for begin in range(0, n, step):
+        found += join.push(left=left.slice(begin, step), right=right.slice(begin, step)).num_rows
+    found += join.drain().num_rows
+    assert found >= n // 10
+    # The first rows are scanned, and a few far ones look at all.
+    assert join.counted()["candidates"] < 60 * n + 2 * found

@@ -21,11 +21,24 @@ if TYPE_CHECKING:
 SLACK = 1e-12
 OVERFLOW = -1
 END = -1
+# The largest cell coordinate; a double as well as a whole number.
+RIM = 1 << 61
+
+
+@kernel
+def cell_coordinate(position: float, inverse_side: float) -> Whole:
+    """Grid coordinate of a position, clamped: monotone, so ranges of cells stay ranges."""
+    scaled = np.floor(position * inverse_side)
+    if scaled >= RIM:
+        return RIM
+    if scaled <= -RIM:
+        return -RIM
+    return np.int64(scaled)
 
 
 @kernel
 def cell_limit(n_dims: int) -> int:
-    """Largest cell coordinate such that ``n_dims`` of them pack into one int64 without overlap."""
+    """Largest coordinate such that all cells up to it in ``n_dims`` dimensions have codes of their own in one int64."""
     if n_dims == 1:
         return (1 << 61) - 1
     if n_dims == 2:
@@ -33,26 +46,28 @@ def cell_limit(n_dims: int) -> int:
     return (1 << 19) - 1
 
 
-@kernel
-def cell_coordinate(position: float, inverse_side: float, limit: int) -> Whole:
-    """Grid coordinate of a position, clamped: monotone, so ranges of cells stay ranges."""
-    scaled = np.floor(position * inverse_side)
-    if scaled >= limit:
-        return limit
-    if scaled <= -limit:
-        return -limit
-    return np.int64(scaled)
+@inlined_kernel
+def _turned(coordinate: Whole, limit: int) -> Whole:
+    """A coordinate from 0 on: beyond the limit it begins anew, as on a ring."""
+    if -limit <= coordinate <= limit:
+        return coordinate + limit
+    return (coordinate + limit) % (2 * limit + 1)
 
 
 @kernel
-def pack_cell(x: Whole, y: Whole, z: Whole, n_dims: int, limit: int) -> Whole:
-    """One int64 for up to three clamped coordinates: injective, so equal codes mean equal cells."""
+def pack_cell(x: Whole, y: Whole, z: Whole, n_dims: int) -> Whole:
+    """One int64 for up to three coordinates, that is not negative: cells of one code are a million cells apart, or one.
+
+    So the grid has no rim where all rows beyond it would crowd, however small its cells. A row that is found in a cell
+    far away is judged by where it is, as all are.
+    """
+    limit = cell_limit(n_dims)
     width = 2 * limit + 1
     if n_dims == 1:
-        return x + limit
+        return _turned(x, limit)
     if n_dims == 2:
-        return (x + limit) * width + (y + limit)
-    return ((x + limit) * width + (y + limit)) * width + (z + limit)
+        return _turned(x, limit) * width + _turned(y, limit)
+    return (_turned(x, limit) * width + _turned(y, limit)) * width + _turned(z, limit)
 
 
 @kernel
@@ -89,11 +104,10 @@ def link(row: int, grid: Grid) -> None:
         bucket = heads.shape[0] - 1
         cell[row] = OVERFLOW
     else:
-        limit = cell_limit(n_dims)
-        x = cell_coordinate(grid.centre[row, dims[0]], inverse_side, limit)
-        y = cell_coordinate(grid.centre[row, dims[1]], inverse_side, limit) if n_dims > 1 else np.int64(0)
-        z = cell_coordinate(grid.centre[row, dims[2]], inverse_side, limit) if n_dims > 2 else np.int64(0)
-        cell[row] = pack_cell(x, y, z, n_dims, limit)
+        x = cell_coordinate(grid.centre[row, dims[0]], inverse_side)
+        y = cell_coordinate(grid.centre[row, dims[1]], inverse_side) if n_dims > 1 else np.int64(0)
+        z = cell_coordinate(grid.centre[row, dims[2]], inverse_side) if n_dims > 2 else np.int64(0)
+        cell[row] = pack_cell(x, y, z, n_dims)
         bucket = bucket_of(cell[row], grid.group[row], heads.shape[0] - 2)
     grid.following[row] = heads[bucket]
     heads[bucket] = grid.base + row

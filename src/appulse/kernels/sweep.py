@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.grid import OVERFLOW, SLACK, bucket_of, cell_coordinate, cell_limit, link, pack_cell
+from appulse.kernels.grid import OVERFLOW, RIM, SLACK, bucket_of, cell_coordinate, link, pack_cell
 from appulse.kernels.jit import inlined_kernel, kernel
 from appulse.kernels.simd import prefetch
 
@@ -168,9 +168,9 @@ def scan(
 
 
 @kernel
-def _cell_gap(position: float, cell: Whole, inverse_side: float, limit: int) -> float:
+def _cell_gap(position: float, cell: Whole, inverse_side: float) -> float:
     """At most how far a position is from a cell along an axis; 0 for those at the rim, which have no end."""
-    if cell >= limit or cell <= -limit:
+    if cell >= RIM or cell <= -RIM:
         return 0.0
     side = 1.0 / inverse_side
     gap = max(cell * side - position, position - (cell + 1) * side, 0.0)
@@ -220,7 +220,6 @@ def sweep(
     n = a_store.shape[0]
     d = centre.shape[1]
     n_dims = dims.shape[0]
-    limit = cell_limit(n_dims)
     capacity = out_row.shape[0]
     use_grid = heads.shape[0] > 0
     count = 0
@@ -258,8 +257,8 @@ def sweep(
                 for k in range(n_dims):
                     c = a_centre[p, dims[k]]
                     wide = span + (abs(c) + span) * 1e-15
-                    low_cell[k] = cell_coordinate(c - wide, inverse_side, limit)
-                    high_cell[k] = cell_coordinate(c + wide, inverse_side, limit)
+                    low_cell[k] = cell_coordinate(c - wide, inverse_side)
+                    high_cell[k] = cell_coordinate(c + wide, inverse_side)
                     extent = high_cell[k] - low_cell[k] + 1
                     cells = cells * extent if extent <= _MOST_CELLS and cells <= _MOST_CELLS else _MOST_CELLS + 1
                 dense = cells > _MOST_CELLS or cells > linked - low
@@ -298,14 +297,14 @@ def sweep(
                 # All cells are looked up before any row is: rows lie anywhere in memory, and are on their way by then.
                 there = 0
                 for x in range(low_cell[0], high_cell[0] + 1):
-                    x_gap = _cell_gap(a_centre[p, dims[0]], x, inverse_side, limit)
+                    x_gap = _cell_gap(a_centre[p, dims[0]], x, inverse_side)
                     for y in range(low_cell[1], high_cell[1] + 1):
-                        y_gap = _cell_gap(a_centre[p, dims[1]], y, inverse_side, limit) if n_dims > 1 else 0.0
+                        y_gap = _cell_gap(a_centre[p, dims[1]], y, inverse_side) if n_dims > 1 else 0.0
                         for z in range(low_cell[2], high_cell[2] + 1):
-                            z_gap = _cell_gap(a_centre[p, dims[2]], z, inverse_side, limit) if n_dims > 2 else 0.0
+                            z_gap = _cell_gap(a_centre[p, dims[2]], z, inverse_side) if n_dims > 2 else 0.0
                             if x_gap * x_gap + y_gap * y_gap + z_gap * z_gap > span * span:
                                 continue
-                            code = pack_cell(x, y, z, n_dims, limit)
+                            code = pack_cell(x, y, z, n_dims)
                             at = heads[bucket_of(code, a_group[p], heads.shape[0] - 2)]
                             if at >= base:
                                 codes[there] = code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,9 @@ _LARGE = 4.0
 # Rows to come may be a little larger than those seen.
 _ROOM = 1.25
 _LEAST_SIDE = 1e-300
+# Coordinates are doubles. Of cells smaller than a few steps between them, a probe would have to look into hundreds for
+# rounding alone, and scans all rows: a side is tried for this share of the rows each, as a few may be far away.
+_STEPS, _SHARES = 2.0**-48, (0.5, 0.9, 1.0)
 # A variance that rules nothing out.
 UNKNOWN = 1e300
 # The choice stands until as many rows came as this, or as half of those there are.
@@ -111,16 +115,22 @@ def choose(
     """
     gap = np.abs(probes.centre[:, None, :] - rows.centre[None, :, :])
     costs, shares, sides = {"scan": _PER_ROW * n}, {"scan": 1.0}, {"scan": cells.side}
+    far, rounded = (_STEPS * np.abs(some.centre[:, cells.dims]).max(axis=1, initial=0.0) for some in (probes, rows))
+    least = [_LEAST_SIDE, *(np.quantile(rounded, _SHARES).tolist() if len(rounded) else ())]
     for name, cut in (("grid", 0.5), ("fine grid", 1.0), ("finest grid", 2.0)):
-        side = max(cells.span / cut, _LEAST_SIDE)
-        # A row is looked at if its cell meets the span: surely within it, and up to a side beyond by chance.
-        inside = np.clip((cells.span + side - gap[:, :, cells.dims]) / side, 0.0, 1.0).prod(axis=2)
-        sides[name], shares[name] = side, same * float(inside.mean()) if inside.size else 0.0
-        costs[name] = _PER_LINK * shares[name] * n + _PER_CELL * (1.0 + 2.0 * cut) ** len(cells.dims)
+        for side in sorted({max(cells.span / cut, one) for one in least}):
+            # A row is looked at if its cell meets the span: surely within it, and up to a side beyond by chance.
+            inside = np.clip((cells.span + side - gap[:, :, cells.dims]) / side, 0.0, 1.0).prod(axis=2)
+            share = same * float(inside.mean()) if inside.size else 0.0
+            cost = _PER_LINK * share * n + _PER_CELL * (1.0 + 2.0 * cut) ** len(cells.dims)
+            scanning = float((far > side).mean()) if len(far) else 0.0
+            cost += scanning * (costs["scan"] - cost)
+            if cost < costs.get(name, math.inf):
+                costs[name], shares[name], sides[name] = cost, share, side
     best = min(costs, key=lambda name: costs[name] / (_STEADY if name == held else 1.0))
-    apart = np.sqrt(np.square(gap).sum(axis=2))
-    near = apart <= epsilon + probes.reach[:, None] + rows.reach[None, :]
     with np.errstate(over="ignore"):  # rows without a bound on their variance are near whatever there is
+        apart = np.sqrt(np.square(gap).sum(axis=2))
+        near = apart <= epsilon + probes.reach[:, None] + rows.reach[None, :]
         near &= apart <= epsilon + np.sqrt(spare * (probes.variance[:, None] + rows.variance[None, :]))
     share = same * float(near.mean()) if near.size else 0.0
     return Choice(best, n, shares[best], share, costs, replace(cells, side=sides[best]))
