@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.identities import HEAD, NOW, PENDING, TAIL, TICK
+from appulse.kernels.identities import FREE, HEAD, NOW, PENDING, SLOTS, TAIL, TICK
 from appulse.kernels.jit import exact_kernel
 
 if TYPE_CHECKING:
-    from appulse.kernels.arrays import Floats, Ints, Whole
+    from appulse.kernels.arrays import Flags, Floats, Ints, Whole
     from appulse.kernels.identities import Place
 
 # Columns of a sensor: its newest reading's number, its first chain (-1: none), the first of those it had before the
@@ -284,15 +284,71 @@ def drop(field: Chained, chain: Whole) -> None:
 
 
 @exact_kernel
-def widen(field: Chained, former: Chained) -> None:
-    """Fill a fresh field, of more room, with what a former one holds."""
+def held_of(field: Chained, sensors: Flags) -> int:
+    """Mark the sensors that have readings in the span, or chains; how many chains there are."""
+    mask = len(field.ring) - 1
+    for number in range(field.counts[TAIL], field.counts[HEAD]):
+        sensors[field.ring[number & mask, 1]] = True
+    many = 0
+    for sensor in range(len(sensors)):
+        chain = field.sensors[sensor, FIRST]
+        sensors[sensor] |= chain >= 0
+        while chain >= 0:
+            many += 1
+            chain = field.chains[chain, NEXT]
+    return many
+
+
+@exact_kernel
+def widen(field: Chained, former: Chained, sensors: Ints) -> None:
+    """Fill a fresh field, of other room, with what a former one holds; ``sensors`` are fresh numbers by former ones.
+
+    Those that have none, 0, hold nothing.
+    """
     field.counts[:] = former.counts
     mask, wide = len(former.ring) - 1, len(field.ring) - 1
     for number in range(former.counts[TAIL], former.counts[HEAD]):
         field.ring[number & wide] = former.ring[number & mask]
+        field.ring[number & wide, 1] = sensors[former.ring[number & mask, 1]]
         field.value[number & wide] = former.value[number & mask]
-    n, many = former.counts[CHAINS], len(former.phenomena)
-    field.sensors[: len(former.sensors)] = former.sensors
-    field.chains[:n], field.bounds[:n], field.unused[:n] = former.chains[:n], former.bounds[:n], former.unused[:n]
-    field.phenomena[:many], field.reported[:many] = former.phenomena, former.reported
-    field.track[:many], field.free[:many] = former.track, former.free
+    _move_chains(field, former, sensors)
+
+
+@exact_kernel
+def rest(field: Chained, former: Chained, sensors: Ints) -> None:
+    """As `widen` once all readings are older than the span of any tick to come: the next one judges all sensors."""
+    field.counts[:] = former.counts
+    field.counts[TAIL] = field.counts[HEAD]
+    field.counts[STALE] = 1
+    _move_chains(field, former, sensors)
+
+
+@exact_kernel
+def _move_chains(field: Chained, former: Chained, sensors: Ints) -> None:
+    """Chains of a former field, and the phenomena they are of, numbered anew."""
+    counts = field.counts
+    counts[CHAINS] = counts[UNUSED] = counts[SLOTS] = counts[FREE] = 0
+    slots = np.full(former.counts[SLOTS], -1, np.int64)
+    for sensor in range(len(sensors)):
+        fresh = sensors[sensor]
+        if fresh == 0:
+            continue
+        field.sensors[fresh] = former.sensors[sensor]
+        field.sensors[fresh, FIRST] = field.sensors[fresh, PAST] = -1
+        last: Whole = -1
+        chain = former.sensors[sensor, FIRST]
+        while chain >= 0:
+            at = put(field, -1, former.bounds[chain])
+            if last < 0:
+                field.sensors[fresh, FIRST] = at
+            else:
+                field.chains[last, NEXT] = at
+            last, slot = at, former.chains[chain, SLOT]
+            if slot >= 0 and slots[slot] < 0:
+                slots[slot] = to = counts[SLOTS]
+                counts[SLOTS] += 1
+                field.phenomena[to], field.reported[to] = former.phenomena[slot], former.reported[slot]
+                field.track[to] = former.track[slot]
+            field.chains[at, SLOT] = slots[slot] if slot >= 0 else -1
+            field.chains[at, PART] = former.chains[chain, PART]
+            chain = former.chains[chain, NEXT]

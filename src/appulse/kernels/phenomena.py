@@ -42,7 +42,7 @@ from appulse.kernels.jit import exact_kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from appulse.kernels.arrays import Floats, Ints, Whole
+    from appulse.kernels.arrays import Flags, Floats, Ints, Whole
     from appulse.kernels.identities import Criteria, Events, Place
 
 # Columns of a cell: its value, its sensor, occurrences in the span, whether active, its phenomenon's slot (-1: none),
@@ -68,7 +68,7 @@ class Field(NamedTuple):
     track: Floats  # (most, TRACK, 1 + d): times and centroids, in a ring
     free: Ints  # (most,): slots to be used again
     pending: Ints  # (most,): values that changed at the tick at hand
-    where: Ints  # (sensors, 2): scratch, the cell of a sensor and the mark it was put under
+    where: Ints  # (sensors, 2): scratch of all fields, the cell of a sensor and its mark; nobody's is the latest mark
 
 
 @exact_kernel
@@ -296,7 +296,8 @@ def _parts(field: Field, place: Place, active: Ints) -> Ints:
     if len(place.near_first) == 0:
         part[:] = 0
         return part
-    mark = field.counts[TICK] * np.int64(1 << 20) + field.counts[DONE]
+    field.where[0, 1] += 1
+    mark = field.where[0, 1]
     for i in range(len(active)):
         sensor = field.cells[active[i], SENSOR]
         field.where[sensor, 0], field.where[sensor, 1] = i, mark
@@ -438,26 +439,78 @@ def _settle(field: Field, value: Whole, cells: Ints, active: Ints, part: Ints, s
 
 
 @exact_kernel
-def rebuild(field: Field, former: Field) -> None:
-    """Fill a fresh field, of more room, with what a former one holds; cells of none, and their values, are left out."""
-    field.counts[:] = former.counts
-    field.counts[CELLS] = field.counts[VALUES] = 0
-    place = np.full(former.counts[CELLS], -1, np.int64)
+def used_of(field: Field, sensors: Flags, values: Flags) -> int:
+    """Mark the sensors and values that cells are held of; how many cells."""
+    many = 0
+    for cell in range(field.counts[CELLS]):
+        if field.cells[cell, COUNT] != 0 or field.cells[cell, LISTED]:
+            many += 1
+            sensors[field.cells[cell, SENSOR]] = values[field.cells[cell, VALUE]] = True
+    return many
+
+
+@exact_kernel
+def standing_of(field: Field, sensors: Flags, values: Flags) -> int:
+    """As `used_of`, of the cells of phenomena alone."""
+    many = 0
+    for cell in range(field.counts[CELLS]):
+        if field.cells[cell, SLOT] >= 0:
+            many += 1
+            sensors[field.cells[cell, SENSOR]] = values[field.cells[cell, VALUE]] = True
+    return many
+
+
+@exact_kernel
+def rebuild(field: Field, former: Field, sensors: Ints, keys: Ints) -> None:
+    """Fill a fresh field, of other room, with what a former one holds; cells of none, and their values, are left out.
+
+    ``sensors`` and ``keys`` are fresh numbers by former ones; where there are none, numbers stay.
+    """
+    _begin_from(field, former)
+    place, slots = np.full(former.counts[CELLS], -1, np.int64), np.full(former.counts[SLOTS], -1, np.int64)
     for cell in range(former.counts[CELLS]):
-        if former.cells[cell, COUNT] == 0 and not former.cells[cell, LISTED]:
-            continue
-        old = former.cells[cell, VALUE]
-        value = value_of(field, former.values[old, KEY], former.values[old, ORDER])
-        place[cell] = fresh = cell_of(field, value, former.cells[cell, SENSOR])
-        for column in (COUNT, ACTIVE, SLOT):
-            field.cells[fresh, column] = former.cells[cell, column]
-        if former.cells[cell, LISTED]:
-            _list(field, fresh)
+        if former.cells[cell, COUNT] != 0 or former.cells[cell, LISTED]:
+            place[cell] = fresh = _moved(field, former, cell, slots, sensors, keys)
+            field.cells[fresh, COUNT] = former.cells[cell, COUNT]
     mask, wide = len(former.ring) - 1, len(field.ring) - 1
     for number in range(former.counts[TAIL], former.counts[HEAD]):
         field.ring[number & wide, 0] = former.ring[number & mask, 0]
         field.ring[number & wide, 1] = place[former.ring[number & mask, 1]]
-    for slot in range(former.counts[SLOTS]):
-        field.phenomena[slot], field.track[slot] = former.phenomena[slot], former.track[slot]
-    for k in range(former.counts[FREE]):
-        field.free[k] = former.free[k]
+
+
+@exact_kernel
+def rest(field: Field, former: Field, sensors: Ints, keys: Ints) -> None:
+    """As `rebuild` once all readings are older than the span of any tick to come: what stands, and nothing but."""
+    _begin_from(field, former)
+    field.counts[TAIL] = field.counts[HEAD] = 0
+    slots = np.full(former.counts[SLOTS], -1, np.int64)
+    for cell in range(former.counts[CELLS]):
+        if former.cells[cell, SLOT] >= 0:
+            fresh = _moved(field, former, cell, slots, sensors, keys)
+            field.cells[fresh, ACTIVE] = 0
+            stand_in(field, fresh)
+
+
+@exact_kernel
+def _begin_from(field: Field, former: Field) -> None:
+    field.counts[:] = former.counts
+    field.counts[CELLS] = field.counts[VALUES] = field.counts[SLOTS] = field.counts[FREE] = 0
+
+
+@exact_kernel
+def _moved(field: Field, former: Field, cell: Whole, slots: Ints, sensors: Ints, keys: Ints) -> Whole:
+    """A cell in another field, but for its count; phenomena get the slots there that come first."""
+    old, sensor = former.cells[cell, VALUE], former.cells[cell, SENSOR]
+    key = former.values[old, KEY]
+    value = value_of(field, keys[key] if len(keys) else key, former.values[old, ORDER])
+    fresh = cell_of(field, value, sensors[sensor] if len(sensors) else sensor)
+    slot = former.cells[cell, SLOT]
+    if slot >= 0 and slots[slot] < 0:
+        slots[slot] = at = field.counts[SLOTS]
+        field.counts[SLOTS] += 1
+        field.phenomena[at], field.track[at] = former.phenomena[slot], former.track[slot]
+    field.cells[fresh, ACTIVE] = former.cells[cell, ACTIVE]
+    field.cells[fresh, SLOT] = slots[slot] if slot >= 0 else -1
+    if former.cells[cell, LISTED]:
+        _list(field, fresh)
+    return fresh

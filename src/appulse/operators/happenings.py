@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 import numpy as np
 
 from appulse.kernels.identities import (
     DISAPPEARS,
     EVENTS,
-    FREE,
     MEMBERS,
     NUMBER,
     OTHERS,
     POINTS,
-    SLOTS,
     STANDS,
     Criteria,
     Events,
@@ -29,11 +27,13 @@ from appulse.model.meaning import digest_of
 from appulse.model.positions import degrees_of
 from appulse.model.readings import Readings
 from appulse.model.strings import Bytes
+from appulse.operators.fields import SAME, F, Fields, Fresh, stands
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.names import Names
 from appulse.operators.output import Output, Watch
 from appulse.operators.properties import Properties
-from appulse.operators.sensor_order import order_of, ranks
+from appulse.operators.rosters import Everywhere, Roster, Somewhere
+from appulse.operators.sensor_order import order_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from appulse.kernels.arrays import Ints
     from appulse.kernels.geodesic import Earth
     from appulse.model.meaning import Meaning
+    from appulse.model.strings import Labels
     from appulse.operators.properties import Property
 
 
@@ -163,19 +164,26 @@ class Region:
 class OpenRegions:
     """The regions that stand, group by group, as they were last reported."""
 
-    _known: dict[int, dict[int, Region]] = field(default_factory=dict)
-    _begun: dict[int, int] = field(default_factory=dict)  # ticks of which more is to be reported
+    _known: dict[bytes, dict[int, Region]] = field(default_factory=dict)
+    _begun: dict[bytes, int] = field(default_factory=dict)  # ticks of which more is to be reported
 
-    def forget(self, group: int) -> None:
+    def forget(self, group: bytes) -> None:
         """Nothing stands in a group."""
         self._known.pop(group, None)
 
-    def put(self, group: int, region: Region) -> None:
+    def put(self, group: bytes, region: Region) -> None:
         """A region stands."""
         self._known.setdefault(group, {})[region.number] = region
 
+    def renumber(self, group: bytes, fresh: Fresh) -> None:
+        """The sensors and keys of a group have other numbers from now on."""
+        for region in self._known.get(group, {}).values():
+            sensors = fresh.sensors[region.sensors] if len(fresh.sensors) else region.sensors
+            key = int(fresh.keys[region.key]) if len(fresh.keys) else region.key
+            self._known[group][region.number] = replace(region, sensors=sensors, key=key)
+
     def after(
-        self, group: int, happened: PhenomenonEvents, count: Callable[[int, int], None], *, whole: bool = True
+        self, group: bytes, happened: PhenomenonEvents, count: Callable[[int, int], None], *, whole: bool = True
     ) -> PhenomenonEvents:
         """All that stand at each tick at which something happened; ``whole``: the last of these is reported to its end.
 
@@ -223,12 +231,20 @@ def _of_regions(rows: Sequence[tuple[int, Region]], happened: PhenomenonEvents) 
 
 
 class Ticks(NamedTuple):
-    """Rows of a group in order of time: its readings, and ticks without any, whose sensor is -1."""
+    """Rows of a group in order of time: its readings, and ticks without any, whose reading is -1."""
 
     time: Ints
-    sensor: Ints
-    reading: Ints  # the reading's place, of ticks without any 0
+    reading: Ints  # the reading's place among all that came
     ends: Ints  # times of ticks at which a silence is over: events at them are reported a microsecond earlier
+
+    def sensors(self, roster: Roster, readings: Readings | None) -> Ints:
+        """The number of each reading's sensor, of ticks without any -1."""
+        numbers, mine = np.full(len(self.time), -1, np.int64), np.flatnonzero(self.reading >= 0)
+        if readings is not None and len(mine) == len(self.time) == len(readings):
+            return roster.of(readings.sensor)  # one group, and nothing but its readings
+        if readings is not None and len(mine):
+            numbers[mine] = roster.of(readings.sensor.take(self.reading[mine]))
+        return numbers
 
     def reported(self, happened: PhenomenonEvents) -> PhenomenonEvents:
         """What happened, with the times that are reported."""
@@ -237,21 +253,31 @@ class Ticks(NamedTuple):
         return replace(happened, time=happened.time - np.isin(happened.time, self.ends))
 
 
-class Observer:
-    """What both ways to find phenomena have in common: names, places, and readings put in order."""
+class Observer(Generic[F]):
+    """What both ways to find phenomena have in common: fields of groups, places, and readings put in order."""
 
     def __init__(self, plan: PhenomenaPlan) -> None:
         self.plan = plan
-        self.sensors, self._labels, self._groups = Names(), LabelNumbers(), LabelNumbers()
+        self.fields: Fields[F] = Fields(plan.span)
+        self._everywhere: Everywhere | None = None
         if plan.sites is not None:
-            self.sensors.of(Bytes.of(plan.sites.sensors))
+            names = Names()
+            names.of(Bytes.of(plan.sites.sensors))
+            self._everywhere = Everywhere(names, place_of(plan.sites))
         self._standing = OpenRegions()
-        self._place: Place | None = None
         self._properties = None if plan.by is None else Properties(plan.by)
         self.output = Output()  # of the call, push or task at hand
         self._members = Watch(0, _members, values=True)
-        self._newest: dict[int, int] = {}  # of groups the last reading, until the silence after it is over
-        self._ends: list[tuple[int, int]] = []  # a heap: when silences are over, and the group of each
+        self._newest: dict[bytes, int] = {}  # of groups the last reading, until the silence after it is over
+        self._ends: list[tuple[int, bytes]] = []  # a heap: when silences are over, and the group of each
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.fields.nbytes
 
     @property
     def span(self) -> int:
@@ -262,52 +288,71 @@ class Observer:
     def due(self) -> int | None:
         """When the first regions end if no reading comes; None: nothing stands."""
         return min(
-            (end for end, group in self._ends if self._end_of(group) == end and self._stands(group)), default=None
+            (end for end, group in self._ends if self._end_of(group) == end and stands(self.fields[group])),
+            default=None,
         )
 
-    def _stands(self, group: int) -> bool:
-        counts = self._known_of(group).counts
-        return bool(counts[SLOTS] > counts[FREE])
-
-    def _known_of(self, group: int) -> Known:
+    def _fresh(self, group: bytes) -> F:
+        """An empty field."""
         raise NotImplementedError
 
-    def _knows(self, group: int) -> bool:
-        raise NotImplementedError
+    def _field(self, group: bytes) -> F:
+        return self.fields[group] if group in self.fields else self.fields.put(group, self._fresh(group))
 
-    def _end_of(self, group: int) -> int | None:
+    def _roster(self, *, all_sites: bool) -> Roster:
+        """The sensors of a field."""
+        if self._everywhere is None:
+            return Roster()
+        return self._everywhere if all_sites else Somewhere(self._everywhere)
+
+    def _end_of(self, group: bytes) -> int | None:
         """The time at which the silence after a group's last reading is over; None: it is, or never will be."""
         newest = self._newest.get(group)
         return None if newest is None or self.plan.silence is None else newest + self.plan.silence + 1
 
-    def _grouped(
-        self, time: Ints, sensor: Ints, groups: Ints, others: dict[int, Ints], before: int
-    ) -> Iterable[tuple[int, Ticks]]:
-        """The ticks of each group before some time: of readings (in order), of other rows, and of silences."""
-        mine = {number: np.flatnonzero(groups == number) for number in np.unique(groups).tolist()}
+    def _grouped(self, parts: Sequence[Readings], before: int) -> Iterable[tuple[F, bytes, Readings | None, Ticks]]:
+        """The ticks of each group before some time, and all readings that came: these in order, others, silences."""
+        readings, others = self._ordered(parts), self._others(parts)
+        mine = {} if readings is None else rows_of(readings.group, len(readings))
         over = set()
         while self._ends and self._ends[0][0] < before:
-            end, number = heappop(self._ends)
-            if self._end_of(number) == end:
-                over.add(number)
-        known = {number for number in others if self._knows(number)}
-        for number in sorted(mine.keys() | over | known):
-            rows = mine.get(number, _NOTHING)
-            yield number, self._ticks(number, time[rows], sensor[rows], rows, others.get(number, _NOTHING), before)
+            end, group = heappop(self._ends)
+            if self._end_of(group) == end:
+                over.add(group)
+        known = {group for group in others if group in self.fields}
+        for group in sorted(mine.keys() | over | known):
+            rows = mine.get(group, _NOTHING)
+            time = _NOTHING if readings is None else readings.time[rows]
+            ticks = self._ticks(group, time, rows, others.get(group, _NOTHING), before)
+            yield self._field(group), group, readings, ticks
 
-    def _ticks(self, group: int, time: Ints, sensor: Ints, rows: Ints, others: Ints, before: int) -> Ticks:
+    def _ticks(self, group: bytes, time: Ints, rows: Ints, others: Ints, before: int) -> Ticks:
         ends = np.setdiff1d(self._silences(group, time, before), np.concatenate([time, others]))
         more = np.setdiff1d(np.concatenate([others, ends]), time)
         if not len(more):
-            return Ticks(time, sensor, rows, ends)
+            return Ticks(time, rows, ends)
         time = np.concatenate([time, more])
-        order, none = np.argsort(time, kind="stable"), np.zeros(len(more), np.int64)
-        return Ticks(time[order], np.append(sensor, none - 1)[order], np.append(rows, none)[order], ends)
+        order, none = np.argsort(time, kind="stable"), np.full(len(more), -1, np.int64)
+        return Ticks(time[order], np.append(rows, none)[order], ends)
 
     def forget(self, before: int) -> None:
-        """Nothing: readings go with the next tick of their group."""
+        """Nothing: readings go with the ticks of their group, or once they are out of any span to come."""
 
-    def _silences(self, group: int, time: Ints, before: int) -> Ints:
+    def _settle(self, group: bytes, before: int) -> None:
+        """After ticks of a group: nothing is kept of it that can have no effect."""
+        fresh = self.fields.settled(group, before)
+        if fresh is None:
+            self._standing.forget(group)
+            self._newest.pop(group, None)
+        elif self.plan.regions:  # which have sensors by what they are reported by: their sites stay
+            self._standing.renumber(group, fresh if self._everywhere is None else Fresh(SAME.sensors, fresh.keys))
+
+    def _settle_others(self, before: int) -> None:
+        """The same of groups without ticks, whose readings are over as time goes on."""
+        for group in self.fields.ended(before):
+            self._settle(group, before)
+
+    def _silences(self, group: bytes, time: Ints, before: int) -> Ints:
         """When silences of a group are over, before some time."""
         if self.plan.silence is None:
             return _NOTHING
@@ -319,30 +364,30 @@ class Observer:
             self._listen(group, int(readings[-1]))
         return ends[over]
 
-    def _listen(self, group: int, newest: int) -> None:
+    def _listen(self, group: bytes, newest: int) -> None:
         """Wait for what comes after a group's last reading, if a silence is to be reported."""
         if self.plan.silence is not None and newest > NEVER:
             self._newest[group] = newest
             heappush(self._ends, (newest + self.plan.silence + 1, group))
 
-    def _last_readings(self, groups: Sequence[int]) -> dict[str, NDArray[Any]]:
+    def _last_readings(self, groups: Sequence[bytes]) -> dict[str, NDArray[Any]]:
         """For `standing`: the last readings of groups whose silence is not over."""
         if self.plan.silence is None:
             return {}
         return {"newest": np.array([self._newest.get(group, NEVER) for group in groups], np.int64)}
 
-    def _others(self, parts: Sequence[Readings]) -> dict[int, Ints]:
+    def _others(self, parts: Sequence[Readings]) -> dict[bytes, Ints]:
         """The times of rows that are no readings, by group."""
-        others = [part.filter(~part.counts) for part in parts if part.counts is not None]
-        found: dict[int, list[Ints]] = {}
-        for part in others:
-            groups = self._groups.of(part.group, len(part))
-            for number in np.unique(groups).tolist():
-                found.setdefault(number, []).append(part.time[groups == number])
-        return {number: np.unique(np.concatenate(times)) for number, times in found.items()}
+        found: dict[bytes, list[Ints]] = {}
+        for part in parts:
+            if part.counts is not None:
+                rows = part.filter(~part.counts)
+                for group, mine in rows_of(rows.group, len(rows)).items():
+                    found.setdefault(group, []).append(rows.time[mine])
+        return {group: np.unique(np.concatenate(times)) for group, times in found.items()}
 
-    def _ordered(self, parts: Sequence[Readings]) -> tuple[Readings, Ints, Ints] | None:
-        """The readings in order, or what counts in their place, with numbers of sensors and groups; None of none."""
+    def _ordered(self, parts: Sequence[Readings]) -> Readings | None:
+        """The readings in order, or what counts in their place; None of none."""
         parts = [part.counting() for part in parts]
         if self._properties is not None:
             parts = self._properties.of(parts)
@@ -352,25 +397,19 @@ class Observer:
         readings = Readings.concat(parts)
         self._members = Watch(len(readings), _members, values=True)
         arranged = order_of(readings)
-        readings = readings if arranged is None else readings.take(arranged)
-        return readings, self.sensors.of(readings.sensor), self._groups.of(readings.group, len(readings))
+        return readings if arranged is None else readings.take(arranged)
 
     def _count(self, rows: int, members: int) -> None:
         """So many rows more, and sensors in them."""
         self.output.add(rows)
         self._members.add(members)
 
-    def _reported(self, group: int, happened: PhenomenonEvents, *, whole: bool = True) -> PhenomenonEvents:
+    def _reported(self, group: bytes, happened: PhenomenonEvents, *, whole: bool = True) -> PhenomenonEvents:
         """What happened, or all that stand after it; ``whole`` as in `OpenRegions.after`."""
         if self.plan.regions:
             return self._standing.after(group, happened, self._count, whole=whole)
         self._count(len(happened), len(happened.sensor))
         return happened
-
-    def _known_place(self) -> Place:
-        if self._place is None or self.plan.sites is None:
-            self._place = place_of(self.plan.sites, self.sensors)
-        return self._place
 
 
 def _members(made: float) -> str:
@@ -381,31 +420,45 @@ def _members(made: float) -> str:
     )
 
 
-def happened_of(events: Events, group: bytes, sensors: Names, labels: LabelNumbers) -> PhenomenonEvents:
+def happened_of(events: Events, group: bytes, roster: Roster, labels: LabelNumbers) -> PhenomenonEvents:
     """Events as kernels reported them."""
     n, members, others = (int(events.counts[k]) for k in (EVENTS, MEMBERS, OTHERS))
     return PhenomenonEvents(
         group,
-        sensors,
+        roster.names,
         labels,
-        events.time[:n],
-        events.key[:n],
-        events.number[:n],
-        events.kind[:n],
-        events.first[: n + 1],
-        events.members[:members],
-        events.first_other[: n + 1],
-        events.others[:others],
-        events.centroid[:n],
-        events.velocity[:n],
+        _own(events.time, n),
+        _own(events.key, n),
+        _own(events.number, n),
+        _own(events.kind, n),
+        _own(events.first, n + 1),
+        _own(roster.reported(events.members[:members]), members),
+        _own(events.first_other, n + 1),
+        _own(events.others, others),
+        _own(events.centroid, n),
+        _own(events.velocity, n),
     )
 
 
-def place_of(sites: Sites | None, sensors: Names) -> Place:
-    """Sites by number (the first, 0, is nobody's), or the order of sensors alone."""
-    if sites is None:
-        nothing = np.empty(0, np.int64)
-        return Place(nothing, nothing, np.empty((len(sensors), 0)), ranks(sensors.strings))
+def _own(array: NDArray[Any], many: int) -> NDArray[Any]:
+    """The first rows of an array; of a few, a copy without the room for more."""
+    whole = array if array.base is None else array.base
+    return array[:many].copy() if 4 * many < len(whole) else array[:many]
+
+
+def rows_of(groups: Labels | None, n: int) -> dict[bytes, Ints]:
+    """The rows of each group, in their order, by its label; all rows where there are no groups."""
+    labels = LabelNumbers()
+    numbers = labels.of(groups, n)
+    if len(labels) == 1:
+        return {b"": np.arange(n)} if n else {}
+    order = np.argsort(numbers, kind="stable")
+    used, first = np.unique(numbers[order], return_index=True)
+    return {labels.values[k]: rows for k, rows in zip(used.tolist(), np.split(order, first[1:]), strict=True)}
+
+
+def place_of(sites: Sites) -> Place:
+    """Sites by number; the first, 0, is nobody's."""
     at = np.concatenate([np.zeros((1, sites.at.shape[1])), sites.at])
     return Place(np.concatenate([[0], sites.first]), sites.near + 1, at, np.arange(len(at)))
 

@@ -16,15 +16,20 @@ if TYPE_CHECKING:
 class Names:
     """Numbers for byte strings, in order of arrival from 1 on; 0 is nobody's."""
 
-    def __init__(self) -> None:
-        self._table = np.full(256, -1, np.int32)
-        self._hashes = np.zeros(128, np.uint64)
-        self._offsets = np.zeros(129, np.int64)
-        self._data = np.empty(2048, np.uint8)
+    def __init__(self, room: int = 128) -> None:  # at first; a power of two
+        self._table = np.full(2 * room, -1, np.int32)
+        self._hashes = np.zeros(room, np.uint64)
+        self._offsets = np.zeros(room + 1, np.int64)
+        self._data = np.empty(16 * room, np.uint8)
         self._many = 1  # the string of nobody has no bytes, and is not in the table
 
     def __len__(self) -> int:
         return self._many
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self._table.nbytes + self._hashes.nbytes + self._offsets.nbytes + self._data.nbytes
 
     @property
     def strings(self) -> Bytes:

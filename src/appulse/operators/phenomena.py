@@ -6,7 +6,6 @@ often enough in the span; a phenomenon is a value and a connected region of its 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,12 +28,16 @@ from appulse.kernels.phenomena import (
     cell_of,
     observe,
     rebuild,
+    rest,
     stand_down,
     stand_in,
+    standing_of,
+    used_of,
     value_of,
 )
 from appulse.kernels.tracks import TRACK
-from appulse.model.strings import Bytes
+from appulse.model.strings import Bytes, is_scalar
+from appulse.operators.fields import SAME, Fresh, held, sizes, stands
 from appulse.operators.happenings import (
     NEVER,
     Observer,
@@ -48,101 +51,163 @@ from appulse.operators.happenings import (
     room_for,
     whole_ticks,
 )
+from appulse.operators.labels import LabelNumbers
 from appulse.operators.sensor_order import ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from appulse.kernels.arrays import Ints
+    from appulse.kernels.arrays import Flags, Ints
     from appulse.model.readings import Readings
+    from appulse.operators.rosters import Roster
 
 _SLICE = 1 << 14
 _SIGN = np.int64(-(1 << 63))
-_NONE = np.empty(0, np.int64)
+_NO_LABELS = LabelNumbers()
 
 
-@dataclass
 class _Group:
     """The field of one group."""
 
-    plan: PhenomenaPlan
-    field: Field = field(init=False)
-
-    def __post_init__(self) -> None:
-        d = 0 if self.plan.sites is None else self.plan.sites.at.shape[1]
-        self.field = _field(_SLICE, 64, 64, 64, d)
+    def __init__(self, roster: Roster, where: Ints, d: int) -> None:
+        self.roster, self.labels, self.awaited = roster, _NO_LABELS, False
+        self.known = _field(0, 0, 0, where, d)
 
     @property
-    def nbytes(self) -> int:
-        return sum(array.nbytes for array in self.field)
+    def newest(self) -> int:
+        """The time of the last reading in the span."""
+        known, counts = self.known, self.known.counts
+        return int(known.ring[(counts[HEAD] - 1) & (len(known.ring) - 1), 0]) if counts[HEAD] > counts[TAIL] else NEVER
 
-    def __len__(self) -> int:
-        return int(self.field.counts[HEAD] - self.field.counts[TAIL])
-
-    def make_room(self, more: int, sensors: int) -> None:
-        """For so many readings more, each perhaps of a new value and cell, and so many sensors."""
-        known, counts = self.field, self.field.counts
-        fits = (
-            len(self) + more <= len(known.ring)
-            and counts[CELLS] + more <= len(known.cells)
-            and counts[VALUES] + more <= len(known.values)
-        )
-        if not fits:
-            d = known.track.shape[2] - 1
-            wider = _field(len(self) + more, int(counts[CELLS]) + more, int(counts[VALUES]) + more, sensors, d)
-            rebuild(wider, known)
-            self.field = wider
-        elif sensors > len(known.where):
-            self.field = known._replace(where=np.full((2 * sensors, 2), -1, np.int64))
-
-
-class Phenomena(Observer):
-    """All groups' fields, one after the other."""
-
-    def __init__(self, plan: PhenomenaPlan) -> None:
-        super().__init__(plan)
-        self._fields: dict[int, _Group] = {}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._fields.values()))
+    @property
+    def room(self) -> int:
+        """Rows, sensors and the like that there is room for, whichever are most."""
+        known = self.known
+        sensors = 0 if self.roster.kept else len(self.roster)
+        return max(len(known.ring), len(known.cells), len(known.values), sensors, len(self.labels))
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(group.nbytes for group in self._fields.values())
+        return sizes(self.known) - self.known.where.nbytes + self.roster.nbytes
+
+    def make_room(self, more: int) -> None:
+        """For so many readings more, each perhaps of a new value and cell."""
+        known, counts = self.known, self.known.counts
+        fits = (
+            held(self) + more <= len(known.ring)
+            and counts[CELLS] + more <= len(known.cells)
+            and counts[VALUES] + more <= len(known.values)
+        )
+        if not fits:
+            cells, _, values = self._used(standing=False)
+            wider = self._wider(2 * (held(self) + more), 2 * (cells + more), 2 * (int(values.sum()) + more))
+            rebuild(wider, known, *SAME)
+            self.known = wider
+
+    def tidy(self) -> Fresh:
+        """Give back room, and forget sensors and labels of which there is nothing."""
+        cells, sensors, values = self._used(standing=False)
+        wider = self._wider(2 * held(self), 2 * cells, 2 * int(values.sum()))
+        fresh = self._fresh(sensors, values)
+        rebuild(wider, self.known, *fresh)
+        self.known = wider
+        return fresh
+
+    def rest(self) -> Fresh:
+        """Once all readings are older than the span of any tick to come: keep what stands, and nothing but."""
+        cells, sensors, values = self._used(standing=True)
+        wider = self._wider(cells, cells, int(values.sum()))
+        fresh = self._fresh(sensors, values)
+        rest(wider, self.known, *fresh)
+        self.known = wider
+        return fresh
+
+    def order(self, plan: PhenomenaPlan) -> Callable[[Ints], Ints]:
+        """The place of keys in the order of values."""
+        if plan.binned:
+            return lambda key: key
+        if _labelled(plan):
+            place = ranks(Bytes.of(self.labels.values))
+            return lambda key: place[key]
+        return lambda key: key ^ _SIGN
+
+    def keys(self, readings: Readings, rows: Ints, plan: PhenomenaPlan) -> Ints:
+        """Numbers of readings that are equal where these match: of their bins, or else of their values."""
+        if readings.key is not None:
+            return np.ascontiguousarray(readings.key[rows])
+        bits = np.ascontiguousarray(readings.bits[rows])
+        if not _labelled(plan):
+            return bits
+        used, codes = np.unique(bits, return_inverse=True)
+        return self.labelled([readings.label[k] for k in used.tolist()])[codes]
+
+    def labelled(self, values: Sequence[bytes]) -> Ints:
+        """The numbers of labels; new ones are numbered as they come."""
+        self.labels = LabelNumbers() if self.labels is _NO_LABELS else self.labels
+        return self.labels.add(values)
+
+    def _wider(self, readings: int, cells: int, values: int) -> Field:
+        return _field(readings, cells, values, self.known.where, self.known.track.shape[2] - 1)
+
+    def _used(self, *, standing: bool) -> tuple[int, Flags, Flags]:
+        """How many cells there are, and of which sensors and values."""
+        known = self.known
+        sensors, values = np.zeros(len(self.roster), bool), np.zeros(known.counts[VALUES], bool)
+        cells = int((standing_of if standing else used_of)(known, sensors, values))
+        return cells, sensors, values
+
+    def _fresh(self, sensors: Flags, values: Flags) -> Fresh:
+        """Numbers without those of sensors and labels of which there is nothing."""
+        keys = SAME.keys
+        if self.labels is not _NO_LABELS:
+            former, keys = self.labels.values, np.zeros(len(self.labels), np.int64)
+            used = self.known.values[: len(values)][values, KEY]
+            self.labels = LabelNumbers()
+            keys[used] = self.labels.add([former[key] for key in used.tolist()])
+        return Fresh(SAME.sensors if self.roster.kept else self.roster.keep(sensors), keys)
+
+
+class Phenomena(Observer[_Group]):
+    """All groups' fields, one after the other."""
+
+    def __init__(self, plan: PhenomenaPlan) -> None:
+        super().__init__(plan)
+        self._where = np.zeros((1 if self._everywhere is None else len(self._everywhere), 2), np.int64)
 
     def push(self, parts: Sequence[Readings], before: int) -> list[PhenomenonEvents]:
         """Whole ticks, later than all before: what becomes of phenomena. All before a time is known to have come."""
         found = []
-        for number, ticks, key, order in self._arranged(parts, before):
-            for happened in self._observed(number, ticks, key, order):
-                counts = self._fields[number].field.counts
+        for field, group, ticks, readings in self._arranged(parts, before):
+            for happened in self._observed(field, group, readings):
+                counts = field.known.counts
                 whole = bool(counts[DONE] == counts[PENDING])
-                found.append(self._reported(number, ticks.reported(happened), whole=whole))
+                found.append(self._reported(group, ticks.reported(happened), whole=whole))
+            self._settle(group, before)
+        self._settle_others(before)
         return [happened for happened in found if len(happened)]
 
     def apply(self, parts: Sequence[Readings], before: int) -> None:
         """As `push`, without reporting what becomes of phenomena; `restore` has to follow."""
-        for number, ticks, key, order in self._arranged(parts, before):
-            group = self._fields[number]
-            for begin, end in whole_ticks(ticks.time, _SLICE):
-                group.make_room(end - begin, len(self.sensors))
-                mine = slice(begin, end)
-                readings = KeyedReadings(ticks.time[mine], ticks.sensor[mine], key[mine], order[mine])
-                apply(group.field, readings, self.plan.strength, self.plan.span)
+        for field, group, _, readings in self._arranged(parts, before):
+            for begin, end in whole_ticks(readings.time, _SLICE):
+                field.make_room(end - begin)
+                mine = KeyedReadings(*(column[begin:end] for column in readings))
+                apply(field.known, mine, self.plan.strength, self.plan.span)
+            self.fields.wait(group)
 
     def standing(self) -> dict[str, NDArray[Any]]:
         """The phenomena that stand, with their numbers and tracks, and how many there have been."""
-        groups = sorted(self._fields, key=self._groups.values.__getitem__)
-        rows = [self._standing_of(number) for number in groups]
-        slots = [slot for row in rows for slot in row[2]]
+        groups = self.fields.labels
+        rows = [self._standing_of(group) for group in groups]
+        slots = [slot for _, own in rows for slot in own]
         sensors = [sensor for *_, members in slots for sensor in members]
         return {
-            **as_arrays("groups", [row[0] for row in rows]),
-            "numbers": np.array([row[1] for row in rows], np.int64),
-            "held": np.array([len(row[2]) for row in rows], np.int64),
+            **as_arrays("groups", groups),
+            "numbers": np.array([numbers for numbers, _ in rows], np.int64),
+            "held": np.array([len(own) for _, own in rows], np.int64),
             "key": np.array([slot[0] for slot in slots], np.int64),
             "number": np.array([slot[1] for slot in slots], np.int64),
             "points": np.array([slot[2] for slot in slots], np.int64),
@@ -156,26 +221,34 @@ class Phenomena(Observer):
     def restore(self, standing: dict[str, NDArray[Any]]) -> None:
         """Take in what `standing` returned, after the readings that the spans hold."""
         groups, labels, sensors = (as_bytes(standing, name) for name in ("groups", "labels", "sensors"))
-        sensor_numbers = self.sensors.of(Bytes.of(sensors))
         slot = member = point = 0
         self._newest.clear()
-        for g, label in enumerate(groups):
-            number = int(self._groups.add([label])[0])
-            self._listen(number, int(standing["newest"][g]) if "newest" in standing else NEVER)
-            group = self._field(number)
-            group.make_room(int(standing["members"].sum()) + len(standing["key"]), len(self.sensors))
-            known = group.field
+        for g, group in enumerate(groups):
+            newest = int(standing["newest"][g]) if "newest" in standing else NEVER
+            many = int(standing["held"][g])
+            if group not in self.fields and not many and newest == NEVER:
+                self.fields.number(group, int(standing["numbers"][g]))
+                continue
+            field = self._field(group)
+            self._listen(group, newest)
+            members = standing["members"][slot : slot + many]
+            field.make_room(int(members.sum()) + many)
+            known, roster = field.known, field.roster
+            numbers = roster.of(Bytes.of(sensors[member : member + int(members.sum())]))
             stand_down(known, self.plan.strength)
             for cell in range(known.counts[CELLS]):
                 known.cells[cell, SLOT] = -1
-            self._standing.forget(number)
+            self._standing.forget(group)
             known.counts[NUMBERS], known.counts[SLOTS], known.counts[FREE] = standing["numbers"][g], 0, 0
-            for k in range(int(standing["held"][g])):
-                key = int(standing["key"][slot])
-                key = int(self._labels.add([labels[slot]])[0]) if labels[slot] else key
-                value = value_of(known, key, self._order_of_key(key))
-                size = int(standing["members"][slot])
-                for sensor in sensor_numbers[member : member + size].tolist():
+            keys = standing["key"][slot : slot + many]
+            if _labelled(self.plan):
+                keys = field.labelled(labels[slot : slot + many])
+            order, at = field.order(self.plan)(keys), 0
+            for k in range(many):
+                key, size = int(keys[k]), int(members[k])
+                value = value_of(known, key, int(order[k]))
+                mine = numbers[at : at + size]
+                for sensor in mine.tolist():
                     cell = int(cell_of(known, value, sensor))
                     known.cells[cell, SLOT] = k
                     stand_in(known, cell)
@@ -184,16 +257,19 @@ class Phenomena(Observer):
                 width = known.track[k].size
                 known.track[k] = standing["track"][point : point + width].reshape(known.track[k].shape)
                 if self.plan.regions:
-                    mine = np.sort(sensor_numbers[member : member + size])
-                    mine = mine[np.argsort(self._known_place().rank[mine], kind="stable")]
-                    self._standing.put(number, Region.last_reported(known, k, key, mine))
+                    mine = np.sort(mine)
+                    mine = mine[np.argsort(roster.place.rank[mine], kind="stable")]
+                    self._standing.put(group, Region.last_reported(known, k, key, mine))
                 known.counts[SLOTS] += 1
-                slot, member, point = slot + 1, member + size, point + width
+                slot, at, point = slot + 1, at + size, point + width
+            member += at
+            self.fields.wait(group)
 
-    def _standing_of(
-        self, number: int
-    ) -> tuple[bytes, int, list[tuple[int, int, int, NDArray[Any], bytes, list[bytes]]]]:
-        known, names = self._fields[number].field, self.sensors.strings.to_list()
+    def _standing_of(self, group: bytes) -> tuple[int, list[tuple[int, int, int, NDArray[Any], bytes, list[bytes]]]]:
+        if group not in self.fields:
+            return self.fields.over[group], []
+        field = self.fields[group]
+        known, names = field.known, field.roster.strings.to_list() if stands(field) else []
         members: dict[int, list[bytes]] = {}
         keys: dict[int, int] = {}
         for value in range(known.counts[VALUES]):
@@ -206,68 +282,53 @@ class Phenomena(Observer):
                 cell = int(known.cells[cell, NEXT])
         rows = []
         for slot in sorted(members, key=lambda slot: int(known.phenomena[slot, NUMBER])):
-            label = self._labels.values[keys[slot]] if len(self._labels) > 1 else b""
+            labelled = _labelled(self.plan)
+            label = field.labels.values[keys[slot]] if labelled else b""
             points = int(known.phenomena[slot, POINTS])
             track = np.where(np.arange(TRACK)[:, None] < points, known.track[slot], 0.0).ravel()
-            key = 0 if label else keys[slot]
+            key = 0 if labelled else keys[slot]
             rows.append((key, int(known.phenomena[slot, NUMBER]), points, track, label, sorted(members[slot])))
-        return self._groups.values[number], int(known.counts[NUMBERS]), rows
+        return int(known.counts[NUMBERS]), rows
 
-    def _arranged(self, parts: Sequence[Readings], before: int) -> Iterable[tuple[int, Ticks, Ints, Ints]]:
-        """Each group's ticks, the keys of their readings, and where these lie among all."""
-        ordered, others = self._ordered(parts), self._others(parts)
-        time = sensor = groups = _NONE
-        key = order = np.zeros(1, np.int64)
-        if ordered is not None:
-            readings, sensor, groups = ordered
-            key = self._labels.keys(readings)
-            order = self._order(key)
-            time = np.ascontiguousarray(readings.time)
-        for number, ticks in self._grouped(time, sensor, groups, others, before):
-            known = self._field(number).field
-            if len(self._labels) > 1:  # others have come between, perhaps
-                values = known.values[: known.counts[VALUES]]
-                values[:, ORDER] = self._order(values[:, KEY])
-            yield number, ticks, key[ticks.reading], order[ticks.reading]
+    def _arranged(self, parts: Sequence[Readings], before: int) -> Iterable[tuple[_Group, bytes, Ticks, KeyedReadings]]:
+        """Each group's ticks, and their readings by number."""
+        for field, group, readings, ticks in self._grouped(parts, before):
+            sensor = ticks.sensors(field.roster, readings)
+            key = np.zeros(len(sensor), np.int64)
+            mine = np.flatnonzero(sensor >= 0)
+            if readings is not None:
+                key[mine] = field.keys(readings, ticks.reading[mine], self.plan)
+            order = field.order(self.plan)
+            if _labelled(self.plan):  # others have come between, perhaps
+                values = field.known.values[: field.known.counts[VALUES]]
+                values[:, ORDER] = order(values[:, KEY])
+            yield field, group, ticks, KeyedReadings(ticks.time, sensor, key, order(key))
 
-    def _field(self, number: int) -> _Group:
-        if number not in self._fields:
-            self._fields[number] = _Group(self.plan)
-        return self._fields[number]
+    def _fresh(self, group: bytes) -> _Group:  # noqa: ARG002 - all are the same at first
+        d = 0 if self.plan.sites is None else self.plan.sites.at.shape[1]
+        return _Group(self._roster(all_sites=True), self._where, d)
 
-    def _order(self, key: Ints) -> Ints:
-        if self.plan.binned:
-            return key
-        if len(self._labels) > 1:
-            return ranks(Bytes.of(self._labels.values))[key]
-        return key ^ _SIGN
-
-    def _order_of_key(self, key: int) -> int:
-        return int(self._order(np.array([key], np.int64))[0])
-
-    def _knows(self, group: int) -> bool:
-        return group in self._fields
-
-    def _known_of(self, group: int) -> Field:
-        return self._fields[group].field
-
-    def _observed(self, number: int, ticks: Ticks, key: Ints, order: Ints) -> Iterable[PhenomenonEvents]:
-        group, place, criteria = self._fields[number], self._known_place(), self.plan.criteria
-        for begin, end in whole_ticks(ticks.time, _SLICE):
-            group.make_room(end - begin, len(self.sensors))
-            mine = slice(begin, end)
-            readings = KeyedReadings(ticks.time[mine], ticks.sensor[mine], key[mine], order[mine])
-            room, at = 1024 + 4 * (end - begin), 0
-            while at < end - begin or group.field.counts[PENDING] > group.field.counts[DONE]:
+    def _observed(self, field: _Group, group: bytes, readings: KeyedReadings) -> Iterable[PhenomenonEvents]:
+        place, criteria = field.roster.place, self.plan.criteria
+        for begin, end in whole_ticks(readings.time, _SLICE):
+            field.make_room(end - begin)
+            mine = KeyedReadings(*(column[begin:end] for column in readings))
+            room, at, known = 1024 + 4 * (end - begin), 0, field.known
+            while at < end - begin or known.counts[PENDING] > known.counts[DONE]:
                 events = room_for(room, place.at.shape[1])
-                at = int(observe(group.field, place, readings, at, criteria, events))
+                at = int(observe(known, place, mine, at, criteria, events))
                 if events.counts[EVENTS] == 0:
                     room *= 2
-                yield happened_of(events, self._groups.values[number], self.sensors, self._labels)
+                yield happened_of(events, group, field.roster, field.labels)
 
 
-def _field(readings: int, cells: int, values: int, sensors: int, d: int) -> Field:
-    capacity, cells, values = (1 << max(6, (2 * n - 1).bit_length()) for n in (readings, cells, values))
+def _labelled(plan: PhenomenaPlan) -> bool:
+    """Whether values are labels."""
+    return not plan.binned and not is_scalar(plan.value_type)
+
+
+def _field(readings: int, cells: int, values: int, where: Ints, d: int) -> Field:
+    capacity, cells, values = (1 << max(0, n - 1).bit_length() for n in (readings, cells, values))
     return Field(
         np.zeros(COUNTERS, np.int64),
         np.zeros((capacity, 2), np.int64),
@@ -279,5 +340,5 @@ def _field(readings: int, cells: int, values: int, sensors: int, d: int) -> Fiel
         np.zeros((cells, TRACK, 1 + d)),
         np.zeros(cells, np.int64),
         np.zeros(values, np.int64),
-        np.full((2 * sensors, 2), -1, np.int64),
+        where,
     )

@@ -22,7 +22,9 @@ from appulse.kernels.chains import (
     STALE,
     UNUSED,
     Chained,
+    held_of,
     put,
+    rest,
     widen,
 )
 from appulse.kernels.identities import EVENTS, FREE, HEAD, NUMBER, NUMBERS, PENDING, POINTS, SLOTS, TAIL
@@ -30,10 +32,10 @@ from appulse.kernels.phenomena_within import ValuedReadings, apply_within, obser
 from appulse.kernels.tracks import TRACK
 from appulse.model.readings import Readings, numbers_of
 from appulse.model.strings import Bytes
+from appulse.operators.fields import SAME, Fresh, held, sizes
 from appulse.operators.happenings import (
     NEVER,
     Observer,
-    PhenomenaPlan,
     PhenomenonEvents,
     Region,
     Ticks,
@@ -43,6 +45,8 @@ from appulse.operators.happenings import (
     room_for,
     whole_ticks,
 )
+from appulse.operators.labels import LabelNumbers
+from appulse.operators.rosters import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,53 +60,106 @@ _SLICE = 1 << 14
 _ENDS = 2
 
 
-class PhenomenaWithin(Observer):
-    """All groups' fields, one after the other; values are numbers, so that there are no labels."""
+class _Group:
+    """The field of one group."""
 
-    def __init__(self, plan: PhenomenaPlan) -> None:
-        super().__init__(plan)
-        self._fields: dict[int, Chained] = {}
+    def __init__(self, roster: Roster, d: int) -> None:
+        self.roster, self.awaited = roster, False
+        self.known = _field(1, 1, 1, d)
 
-    def __len__(self) -> int:
-        return sum(int(known.counts[HEAD] - known.counts[TAIL]) for known in self._fields.values())
+    @property
+    def newest(self) -> int:
+        """The time of the last reading in the span."""
+        known, counts = self.known, self.known.counts
+        return int(known.ring[(counts[HEAD] - 1) & (len(known.ring) - 1), 0]) if counts[HEAD] > counts[TAIL] else NEVER
+
+    @property
+    def room(self) -> int:
+        """Rows and sensors that there is room for, whichever are most."""
+        chains = len(self.known.chains) // 4  # these take several times the room of readings, while some are replaced
+        return max(len(self.known.ring), chains, 0 if self.roster.kept else len(self.known.sensors))
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(array.nbytes for known in self._fields.values() for array in known)
+        return sizes(self.known) + self.roster.nbytes
+
+    def make_room(self, more: int) -> None:
+        """For so many readings more, each perhaps a chain, and for all sensors."""
+        known, counts = self.known, self.known.counts
+        chains = int(2 * held(self) + counts[CHAINS] - counts[UNUSED]) + 2 * more
+        readings, sensors = held(self) + more, len(self.roster)
+        if readings > len(known.ring) or chains > len(known.chains) or sensors > len(known.sensors):
+            self._move(2 * readings, 2 * chains, 2 * sensors, np.arange(len(self.roster)))
+
+    def tidy(self) -> Fresh:
+        """Give back room, and forget sensors of which there is nothing."""
+        chains, fresh = self._kept()
+        self._move(2 * held(self), 4 * held(self) + 2 * chains, 2 * len(self.roster), fresh.sensors)
+        return fresh
+
+    def rest(self) -> Fresh:
+        """Once all readings are older than the span of any tick to come: keep what stands, and nothing but."""
+        self.known.counts[TAIL] = self.known.counts[HEAD]
+        chains, fresh = self._kept()
+        self._move(1, chains, len(self.roster), fresh.sensors, rest)
+        return fresh
+
+    def _kept(self) -> tuple[int, Fresh]:
+        """How many chains there are; and numbers without those of sensors of which there is nothing."""
+        used = np.zeros(len(self.roster), bool)
+        chains = int(held_of(self.known, used))
+        if self.roster.kept:
+            return chains, Fresh(np.arange(len(used)), SAME.keys)
+        return chains, Fresh(self.roster.keep(used), SAME.keys)
+
+    def _move(self, readings: int, chains: int, sensors: int, fresh: Ints, move: Any = widen) -> None:
+        former = self.known
+        self.known = _field(readings, chains, sensors, former.track.shape[2] - 1)
+        move(self.known, former, fresh[: len(former.sensors)])
+
+
+class PhenomenaWithin(Observer[_Group]):
+    """All groups' fields, one after the other; values are numbers, so that there are no labels."""
 
     def push(self, parts: Sequence[Readings], before: int) -> list[PhenomenonEvents]:
         """Whole ticks, later than all before: what becomes of phenomena. All before a time is known to have come."""
-        return [
-            self._reported(number, ticks.reported(happened))
-            for number, ticks, value in self._arranged(parts, before)
-            for happened in self._observed(number, ticks, value)
-            if len(happened)
-        ]
+        found = []
+        for field, group, ticks, readings in self._arranged(parts, before):
+            found += [
+                self._reported(group, ticks.reported(happened))
+                for happened in self._observed(field, group, readings)
+                if len(happened)
+            ]
+            self._settle(group, before)
+        self._settle_others(before)
+        return found
 
     def apply(self, parts: Sequence[Readings], before: int) -> None:
         """As `push`, without reporting what becomes of phenomena; `restore` has to follow."""
-        for number, ticks, value in self._arranged(parts, before):
-            for begin, end in whole_ticks(ticks.time, _SLICE):
-                known = self._with_room(number, end - begin)
-                mine = slice(begin, end)
-                readings = ValuedReadings(ticks.time[mine], ticks.sensor[mine], value[mine])
-                apply_within(known, readings, self.plan.span)
+        for field, group, _, readings in self._arranged(parts, before):
+            for begin, end in whole_ticks(readings.time, _SLICE):
+                field.make_room(end - begin)
+                mine = _some(readings, begin, end)
+                apply_within(field.known, mine, self.plan.span)
+            self.fields.wait(group)
 
     def standing(self) -> dict[str, NDArray[Any]]:
         """The phenomena that stand, with their chains, numbers and tracks, and how many there have been."""
-        groups = sorted(self._fields, key=self._groups.values.__getitem__)
-        fields = [self._fields[number] for number in groups]
-        slots = [_slots(known) for known in fields]
-        chains = [self._chains(known, own) for known, own in zip(fields, slots, strict=True)]
-        tracks = [_track(known, slot) for known, own in zip(fields, slots, strict=True) for slot in own]
+        groups, over = self.fields.labels, self.fields.over
+        numbers = [over[group] if group in over else self.fields[group].known.counts[NUMBERS] for group in groups]
+        fields = [_NOTHING if group in over else self.fields[group] for group in groups]
+        slots = [_slots(field.known) for field in fields]
+        chains = [self._chains(field, own) for field, own in zip(fields, slots, strict=True)]
+        known = [field.known for field in fields]
+        tracks = [_track(one, slot) for one, own in zip(known, slots, strict=True) for slot in own]
         return {
-            **as_arrays("groups", [self._groups.values[number] for number in groups]),
-            "numbers": np.array([known.counts[NUMBERS] for known in fields], np.int64),
+            **as_arrays("groups", groups),
+            "numbers": np.array(numbers, np.int64),
             "held": np.array([len(own) for own in slots], np.int64),
-            "number": _joined([known.phenomena[own, NUMBER] for known, own in zip(fields, slots, strict=True)], int),
-            "points": _joined([known.phenomena[own, POINTS] for known, own in zip(fields, slots, strict=True)], int),
-            "told": _joined([known.reported[own] for known, own in zip(fields, slots, strict=True)], float),
+            "number": _joined([one.phenomena[own, NUMBER] for one, own in zip(known, slots, strict=True)], int),
+            "points": _joined([one.phenomena[own, POINTS] for one, own in zip(known, slots, strict=True)], int),
+            "told": _joined([one.reported[own] for one, own in zip(known, slots, strict=True)], float),
             "track": _joined(tracks, float),
             "chains": np.array([len(part) for part in chains], np.int64),
             "place": np.array([place for part in chains for place, *_ in part], np.int64),
@@ -113,47 +170,54 @@ class PhenomenaWithin(Observer):
 
     def restore(self, standing: dict[str, NDArray[Any]]) -> None:
         """Take in what `standing` returned, after the readings that the spans hold."""
-        sensors = self.sensors.of(Bytes.of(as_bytes(standing, "sensors")))
+        names = as_bytes(standing, "sensors")
         at = slot = 0
         self._newest.clear()
-        for g, label in enumerate(as_bytes(standing, "groups")):
-            number = int(self._groups.add([label])[0])
-            self._listen(number, int(standing["newest"][g]) if "newest" in standing else NEVER)
-            many, held = int(standing["chains"][g]), int(standing["held"][g])
-            known = self._with_room(number, many)
+        for g, group in enumerate(as_bytes(standing, "groups")):
+            newest = int(standing["newest"][g]) if "newest" in standing else NEVER
+            many, own = int(standing["chains"][g]), int(standing["held"][g])
+            if group not in self.fields and not own and newest == NEVER:
+                self.fields.number(group, int(standing["numbers"][g]))
+                continue
+            field = self._field(group)
+            self._listen(group, newest)
+            mine, theirs = slice(at, at + many), slice(slot, slot + own)
+            sensors = field.roster.of(Bytes.of(names[mine]))
+            field.make_room(many)
+            known = field.known
             known.sensors[:, FIRST] = -1
             known.counts[[CHAINS, UNUSED, FREE, PENDING]] = 0
-            known.counts[STALE], known.counts[SLOTS], known.counts[NUMBERS] = 1, held, standing["numbers"][g]
-            mine, theirs = slice(at, at + many), slice(slot, slot + held)
+            known.counts[STALE], known.counts[SLOTS], known.counts[NUMBERS] = 1, own, standing["numbers"][g]
             place, ends = standing["place"][mine], standing["ends"][mine]
             for k in range(many - 1, -1, -1):  # the last of a sensor first
-                row = known.sensors[sensors[at + k]]
+                row = known.sensors[sensors[k]]
                 row[FIRST] = put(known, row[FIRST], np.array([ends[k, 0], ends[k, 1], 0.0, 0.0]))
                 known.chains[row[FIRST], SLOT] = place[k]
-            known.phenomena[:held, NUMBER], known.phenomena[:held, POINTS] = (
+            known.phenomena[:own, NUMBER], known.phenomena[:own, POINTS] = (
                 standing["number"][theirs],
                 standing["points"][theirs],
             )
-            known.reported[:held] = standing["told"][theirs]
+            known.reported[:own] = standing["told"][theirs]
             width = known.track[0].size
-            track = standing["track"][slot * width : (slot + held) * width]
-            known.track[:held] = track.reshape(known.track[:held].shape)
+            track = standing["track"][slot * width : (slot + own) * width]
+            known.track[:own] = track.reshape(known.track[:own].shape)
             if self.plan.regions:
-                self._restore_regions(number, known, np.unique(place), place, sensors[mine])
-            at, slot = at + many, slot + held
+                self._restore_regions(group, field, place, sensors)
+            at, slot = at + many, slot + own
+            self.fields.wait(group)
 
-    def _restore_regions(self, number: int, known: Chained, slots: Ints, place: Ints, sensors: Ints) -> None:
-        self._standing.forget(number)
-        rank = self._known_place().rank
-        for slot in slots.tolist():
+    def _restore_regions(self, group: bytes, field: _Group, place: Ints, sensors: Ints) -> None:
+        self._standing.forget(group)
+        rank, known = field.roster.place.rank, field.known
+        for slot in np.unique(place).tolist():
             mine = np.unique(sensors[place == slot])
-            mine = mine[np.argsort(rank[mine], kind="stable")]
+            mine = field.roster.reported(mine[np.argsort(rank[mine], kind="stable")])
             key = int(known.reported[slot : slot + 1].view(np.int64)[0])
-            self._standing.put(number, Region.last_reported(known, slot, key, mine))
+            self._standing.put(group, Region.last_reported(known, slot, key, mine))
 
-    def _chains(self, known: Chained, slots: Ints) -> list[tuple[int, bytes, tuple[float, float]]]:
+    def _chains(self, field: _Group, slots: Ints) -> list[tuple[int, bytes, tuple[float, float]]]:
         """The chains of what stands, by sensor and value: which phenomenon of these, sensor, ends."""
-        names = self.sensors.strings
+        known, names = field.known, field.roster.strings
         places = {slot: place for place, slot in enumerate(slots.tolist())}
         rows = []
         for sensor in np.flatnonzero(known.sensors[:, FIRST] >= 0).tolist():
@@ -167,57 +231,42 @@ class PhenomenaWithin(Observer):
                 chain = int(known.chains[chain, NEXT])
         return sorted(rows, key=lambda row: row[1:])
 
-    def _knows(self, group: int) -> bool:
-        return group in self._fields
+    def _arranged(
+        self, parts: Sequence[Readings], before: int
+    ) -> Iterable[tuple[_Group, bytes, Ticks, ValuedReadings]]:
+        """Each group's ticks, and their readings by number."""
+        former, value = None, np.zeros(0)
+        kind = self.plan.value_type if self.plan.by is None else self.plan.by.result_type
+        for field, group, readings, ticks in self._grouped(parts, before):
+            if readings is not None and readings is not former:
+                former, value = readings, np.ascontiguousarray(numbers_of(readings.bits, readings.label, kind))
+            sensor = ticks.sensors(field.roster, readings)
+            own, mine = np.zeros(len(sensor)), np.flatnonzero(sensor >= 0)
+            own[mine] = value[ticks.reading[mine]]
+            yield field, group, ticks, ValuedReadings(ticks.time, sensor, own)
 
-    def _known_of(self, group: int) -> Chained:
-        return self._fields[group]
+    def _fresh(self, group: bytes) -> _Group:
+        d = 0 if self.plan.sites is None else self.plan.sites.at.shape[1]
+        return _Group(self._roster(all_sites=not group), d)
 
-    def _arranged(self, parts: Sequence[Readings], before: int) -> Iterable[tuple[int, Ticks, Floats]]:
-        """Each group's ticks, and the values of their readings."""
-        ordered, others = self._ordered(parts), self._others(parts)
-        time = sensor = groups = np.empty(0, np.int64)
-        value = np.zeros(1)
-        if ordered is not None:
-            readings, sensor, groups = ordered
-            kind = self.plan.value_type if self.plan.by is None else self.plan.by.result_type
-            value, time = np.ascontiguousarray(numbers_of(readings.bits, readings.label, kind)), readings.time
-        for number, ticks in self._grouped(time, sensor, groups, others, before):
-            yield number, ticks, value[ticks.reading]
-
-    def _observed(self, number: int, ticks: Ticks, value: Floats) -> Iterable[PhenomenonEvents]:
-        plan, place = self.plan, self._known_place()
+    def _observed(self, field: _Group, group: bytes, readings: ValuedReadings) -> Iterable[PhenomenonEvents]:
+        plan, place = self.plan, field.roster.place
         reach, criteria = 0.0 if plan.within is None else plan.within, plan.criteria
         order = np.argsort(place.rank, kind="stable")
-        for begin, end in whole_ticks(ticks.time, _SLICE):
-            known = self._with_room(number, end - begin)
-            mine = slice(begin, end)
-            readings = ValuedReadings(ticks.time[mine], ticks.sensor[mine], value[mine])
-            room, at = 1024 + 4 * (end - begin), 0
+        for begin, end in whole_ticks(readings.time, _SLICE):
+            field.make_room(end - begin)
+            mine = _some(readings, begin, end)
+            room, at, known = 1024 + 4 * (end - begin), 0, field.known
             while at < end - begin or known.counts[PENDING]:
                 events = room_for(room, place.at.shape[1])
-                at = int(observe_within(known, place, order, readings, at, criteria, reach, events))
+                at = int(observe_within(known, place, order, mine, at, criteria, reach, events))
                 if events.counts[EVENTS] == 0:
                     room *= 2
-                yield happened_of(events, self._groups.values[number], self.sensors, self._labels)
-
-    def _with_room(self, number: int, more: int) -> Chained:
-        """The field of a group, with room for so many readings more, each perhaps a chain, and for all sensors."""
-        known = self._fields.get(number)
-        need = 2 * more + (0 if known is None else _held(known))
-        if known is None or need > len(known.ring) or len(self.sensors) > len(known.sensors):
-            d = 0 if self.plan.sites is None else self.plan.sites.at.shape[1]
-            wider = _field(2 * need, 2 * len(self.sensors), d)
-            if known is not None:
-                widen(wider, known)
-            self._fields[number] = known = wider
-        return known
+                yield happened_of(events, group, field.roster, _NO_LABELS)
 
 
-def _held(known: Chained) -> int:
-    """What has to have room: a chain a reading, twice while some are replaced, and those that are there."""
-    counts = known.counts
-    return int(2 * (counts[HEAD] - counts[TAIL]) + counts[CHAINS] - counts[UNUSED])
+def _some(readings: ValuedReadings, begin: int, end: int) -> ValuedReadings:
+    return ValuedReadings(readings.time[begin:end], readings.sensor[begin:end], readings.value[begin:end])
 
 
 def _slots(known: Chained) -> Ints:
@@ -242,19 +291,22 @@ def _joined(parts: Sequence[NDArray[Any]], kind: type) -> NDArray[Any]:
     return np.concatenate([np.empty(0, np.int64 if kind is int else np.float64), *parts])
 
 
-def _field(readings: int, sensors: int, d: int) -> Chained:
-    most = 1 << max(6, (readings - 1).bit_length())
-    fresh = np.full((sensors, 6), -1, np.int64)
+def _field(readings: int, chains: int, sensors: int, d: int) -> Chained:
+    most, chains = (1 << max(0, n - 1).bit_length() for n in (readings, chains))
     return Chained(
         np.zeros(COUNTERS, np.int64),
         np.zeros((most, 3), np.int64),
         np.zeros(most),
-        fresh,
-        np.zeros((most, 3), np.int64),
-        np.zeros((most, 4)),
-        np.zeros(most, np.int64),
-        np.zeros((most, 4), np.int64),
-        np.zeros(most),
-        np.zeros((most, TRACK, 1 + d)),
-        np.zeros(most, np.int64),
+        np.full((sensors, 6), -1, np.int64),
+        np.zeros((chains, 3), np.int64),
+        np.zeros((chains, 4)),
+        np.zeros(chains, np.int64),
+        np.zeros((chains, 4), np.int64),
+        np.zeros(chains),
+        np.zeros((chains, TRACK, 1 + d)),
+        np.zeros(chains, np.int64),
     )
+
+
+_NO_LABELS = LabelNumbers()
+_NOTHING = _Group(Roster(), 0)

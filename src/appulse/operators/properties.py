@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_SENSOR = (1 << 32) - 1
 KINDS = {"summary": SUMMARY, "slope": SLOPE, "pattern": PATTERN}
 # So many sensors are known at least before those without a reading are forgotten.
 _UNITS = 1 << 17
@@ -110,8 +111,19 @@ class Properties:
         if len(self._units) > self._most:
             live = [unit for unit, number in self._units.items() if self._latest[number] >= self._dropped]
             self._latest = self._latest[[self._units[unit] for unit in live]]
-            self._units = {unit: number for number, unit in enumerate(live)}
+            fresh = self._named_anew(np.array(live, np.int64))
+            self._units = {unit: number for number, unit in enumerate(fresh.tolist())}
             self._most = max(_UNITS, 2 * len(live))
+
+    def _named_anew(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Other numbers for these units; the sensors and groups of no other are known any more."""
+        (sensors, sensor), (groups, group) = (
+            np.unique(numbers, return_inverse=True) for numbers in (units & _SENSOR, units >> 32)
+        )
+        strings, labels = self._sensors.strings.take(sensors), [self._groups.values[k] for k in groups.tolist()]
+        self._sensors, self._groups = Names(), LabelNumbers()
+        found: NDArray[np.int64] = self._sensors.of(strings)[sensor] + (self._groups.add(labels)[group] << 32)
+        return found
 
     def _by_summary(self, readings: Readings, mean: NDArray[np.float64], spread: NDArray[np.float64]) -> Readings:
         width = self._asked.resolution or 1.0

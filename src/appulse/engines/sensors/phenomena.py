@@ -21,7 +21,7 @@ from appulse.kernels.identities import APPEARS, DISAPPEARS
 from appulse.kernels.tracks import hulls
 from appulse.model.meaning import real, seconds
 from appulse.model.readings import values_of
-from appulse.model.strings import Labels
+from appulse.model.strings import Labels, is_scalar
 from appulse.model.times import duration, from_micros
 from appulse.model.uncertainty import columns
 from appulse.operators.happenings import PhenomenaPlan, PhenomenonEvents
@@ -228,7 +228,7 @@ def _values(found: PhenomenonEvents, call: PhenomenaCall) -> pa.Array:
         floors = np.empty(len(found))
         bin_floors(found.key, floors)
         return pa.array(floors * call.plan.width)
-    if len(found.labels) == 1:
+    if is_scalar(call.plan.value_type):
         return values_of(found.key, (), call.plan.value_type)
     used, codes = np.unique(found.key, return_inverse=True)
     return values_of(codes.astype(np.int64), tuple(found.labels.values[n] for n in used.tolist()), call.plan.value_type)
