@@ -19,7 +19,7 @@ from appulse.engines.encounters.call import EncounterSettings, resolve_encounter
 from appulse.engines.spark.encounters.call import encounter_stages, leg_routing
 from appulse.engines.spark.tiles import TilePlan
 from appulse.engines.spark.tiling import Tiling, Version
-from appulse.operators import leg_pairs
+from appulse.operators import leg_search
 from tests.helpers import naive_encounters as naive
 from tests.helpers.fake_spark import FakeQuery
 from tests.helpers.streaming import drained, files, read_stream
@@ -435,7 +435,7 @@ def test_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path) -> Non
 
 def test_many_legs_in_many_cells_are_those_of_the_twin(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where so many are there at once that cells of space are used."""
-    monkeypatch.setattr(leg_pairs, "_FEW_AT_ONCE", 1)
+    monkeypatch.setattr(leg_search, "_FEW_AT_ONCE", 1)
     table = _tracks(600, 120, 2)
     settings = SETTINGS | {"epsilon": 4.0}
     found = ap.encounters(_moving(table), **settings, emit="legs").to_pylist()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.kernels.legs import Legs, swept_box
-from appulse.operators import leg_pairs
+from appulse.operators import leg_pairs, leg_search
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import RowPairs
@@ -66,13 +66,13 @@ def test_the_pairs_of_legs_are_those_found_one_by_one(n: int, d: int, seed: int,
         assert pairs is not None
         return sorted(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True))
 
-    assert listed(leg_pairs.swept_pairs(legs, epsilon, n * n, alone=alone)) == sorted(expected)
-    assert listed(leg_pairs.binned_pairs(legs, epsilon, alone=alone)) == sorted(expected)
+    assert listed(leg_search.swept_pairs(legs, epsilon, n * n, alone=alone)) == sorted(expected)
+    assert listed(leg_search.binned_pairs(legs, epsilon, alone=alone)) == sorted(expected)
 
 
 def test_a_sweep_gives_up_where_too_many_legs_are_there_at_once() -> None:
     legs = _legs(300, 2, 0, alone=True)
-    assert leg_pairs.swept_pairs(legs, 0.5, 300, alone=True) is None
+    assert leg_search.swept_pairs(legs, 0.5, 300, alone=True) is None
 
 
 @pytest.mark.parametrize("motion", [ap.Straight(5.0), ap.Velocity("vx", "vy", horizon=5.0)])

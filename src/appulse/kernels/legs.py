@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Floats, Hashes, Ints, RowPairs
 
 
+_FEW = 24  # legs that are put in order one by one faster than by a sort
+
+
 class Legs(NamedTuple):
     """Legs: from ``at`` when they ``begin`` to ``to`` when they ``end`` (microseconds).
 
@@ -87,7 +90,7 @@ def swept_box(legs: Legs, i: int, k: int, epsilon: float) -> tuple[float, float]
 
 
 @exact_kernel
-def _range(legs: Legs, i: int, k: int, epsilon: float, bins: Bins) -> tuple[int, int]:
+def bin_range(legs: Legs, i: int, k: int, epsilon: float, bins: Bins) -> tuple[int, int]:
     """The bins of a leg along a dimension; -1 is time."""
     if k < 0:
         return (legs.begin[i] - bins.origin) // bins.slot, (legs.end[i] - bins.origin) // bins.slot
@@ -109,7 +112,7 @@ def entries(legs: Legs, epsilon: float, bins: Bins) -> float:
     for i in range(legs.begin.shape[0]):
         own = 1.0
         for k in range(-1, min(legs.at.shape[1], 3)):
-            low, high = _range(legs, i, k, epsilon, bins)
+            low, high = bin_range(legs, i, k, epsilon, bins)
             own *= 1.0 + high - low
         total += own
     return total
@@ -122,9 +125,9 @@ def enter(legs: Legs, epsilon: float, bins: Bins, hashes: Hashes, owner: Ints) -
     total = 0
     low, high = np.zeros(4, np.int64), np.zeros(4, np.int64)
     for i in range(legs.begin.shape[0]):
-        low[0], high[0] = _range(legs, i, -1, epsilon, bins)
+        low[0], high[0] = bin_range(legs, i, -1, epsilon, bins)
         for k in range(d):
-            low[1 + k], high[1 + k] = _range(legs, i, k, epsilon, bins)
+            low[1 + k], high[1 + k] = bin_range(legs, i, k, epsilon, bins)
         for s in range(low[0], high[0] + 1):
             for x in range(low[1], high[1] + 1):
                 for y in range(low[2], high[2] + 1):
@@ -136,39 +139,84 @@ def enter(legs: Legs, epsilon: float, bins: Bins, hashes: Hashes, owner: Ints) -
 
 
 @exact_kernel
+def by_bin(hashes: Hashes, owner: Ints, bits: int) -> tuple[Hashes, Ints, Ints]:
+    """Entries in the order of their bins, those of a bin as they came; of ``bits`` of a hash, where each value begins.
+
+    Hashes are even: all are put where their first bits belong, and few of these have to be put in order.
+    """
+    n, shift = hashes.shape[0], np.uint64(64 - bits)
+    first, to = np.zeros((1 << bits) + 1, np.int64), np.empty(1 << bits, np.int64)
+    for p in range(n):
+        first[np.int64(hashes[p] >> shift) + 1] += 1
+    for b in range(to.shape[0]):
+        to[b] = first[b]
+        first[b + 1] += first[b]
+    ordered, owners = np.empty(n, np.uint64), np.empty(n, np.int64)
+    for p in range(n):
+        value = hashes[p]
+        k = np.int64(value >> shift)
+        q = to[k]
+        to[k] += 1
+        while q > first[k] and ordered[q - 1] > value:
+            ordered[q], owners[q] = ordered[q - 1], owners[q - 1]
+            q -= 1
+        ordered[q], owners[q] = value, owner[p]
+    return ordered, owners, first
+
+
+@exact_kernel
 def _is_least(legs: Legs, i: int, j: int, epsilon: float, bins: Bins, value: np.uint64, d: int) -> bool:
     """Whether a bin is the least of those that both legs are in."""
-    slot = max(_range(legs, i, -1, epsilon, bins)[0], _range(legs, j, -1, epsilon, bins)[0])
+    slot = max(bin_range(legs, i, -1, epsilon, bins)[0], bin_range(legs, j, -1, epsilon, bins)[0])
     least = mixed(np.uint64(legs.group[i]), np.uint64(slot))
     for k in range(3):
         place = 0
         if k < d:
-            place = max(_range(legs, i, k, epsilon, bins)[0], _range(legs, j, k, epsilon, bins)[0])
+            place = max(bin_range(legs, i, k, epsilon, bins)[0], bin_range(legs, j, k, epsilon, bins)[0])
         least = mixed(least, np.uint64(place))
     return bool(least == value)
+
+
+@exact_kernel
+def _by_low(legs: Legs, epsilon: float, some: Ints, low: Floats) -> None:
+    """Put a few legs in order of where their boxes begin, in place."""
+    for p in range(some.shape[0]):
+        own, begin = some[p], swept_box(legs, some[p], 0, epsilon)[0]
+        q = p
+        while q > 0 and low[q - 1] > begin:
+            some[q], low[q] = some[q - 1], low[q - 1]
+            q -= 1
+        some[q], low[q] = own, begin
 
 
 @exact_kernel
 def find(legs: Legs, epsilon: float, alone: bool, bins: Bins, hashes: Hashes, owner: Ints, pairs: RowPairs) -> int:
     """Pairs of legs that overlap in time and may come within epsilon, one of them fresh; how many there are.
 
-    ``hashes`` are sorted, ``owner`` with them. ``alone``: legs are of one stream. Of pairs beyond the room in ``pairs``
-    none are written.
+    ``hashes`` are sorted, ``owner`` with them, whose order in a bin changes. ``alone``: legs are of one stream. Of
+    pairs beyond the room in ``pairs`` none are written.
     """
     d = legs.at.shape[1]
     n, found, first = hashes.shape[0], 0, 0
     # What is compared of the legs of a bin, side by side and from low to high: in `legs` they are all over memory.
-    time, box = np.empty((64, 2), np.int64), np.empty((64, 2 * d))
+    time, box, low = np.empty((64, 2), np.int64), np.empty((64, 2 * d)), np.empty(64)
     while first < n:
         last = first
         while last < n and hashes[last] == hashes[first]:
             last += 1
+        if last - first == 1:  # of most bins, where legs are far apart
+            first = last
+            continue
         if last - first > time.shape[0]:
             time, box = np.empty((2 * (last - first), 2), np.int64), np.empty((2 * (last - first), 2 * d))
+            low = np.empty(2 * (last - first))
         some = owner[first:last]
-        for p in range(last - first):
-            box[p, 0] = swept_box(legs, some[p], 0, epsilon)[0]
-        some = some[np.argsort(box[: last - first, 0])]
+        if last - first <= _FEW:
+            _by_low(legs, epsilon, some, low)
+        else:
+            for p in range(last - first):
+                low[p] = swept_box(legs, some[p], 0, epsilon)[0]
+            some = some[np.argsort(low[: last - first])]
         for p in range(last - first):
             time[p, 0], time[p, 1] = legs.begin[some[p]], legs.end[some[p]]
             for k in range(d):

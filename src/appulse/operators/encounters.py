@@ -107,12 +107,13 @@ class Encounters:
 
     def __len__(self) -> int:
         """Readings, legs and pairs held."""
-        return sum(map(len, self.state().values()))
+        return len(self.runs) + sum(map(len, self.makers.pending.values())) + len(self.pairs)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(batch.nbytes for batch in self.state().values())
+        few = (*self.runs.state().values(), *self.makers.pending.values())
+        return sum(batch.nbytes for batch in few) + self.pairs.nbytes
 
     def due(self, first: int | None) -> int | None:
         """What ticks have to be complete beyond for anything to be answered, ``first`` being the oldest that waits."""
@@ -120,8 +121,7 @@ class Encounters:
 
     def state(self) -> Mapping[str, Batch]:
         """All there is, by name."""
-        legs = {f"legs{i}": legs for i, legs in enumerate(self.pairs.legs) if legs is not None and len(legs)}
-        return {**self.runs.state(), **self.makers.pending, **legs}
+        return {**self.runs.state(), **self.makers.pending, **self.pairs.state()}
 
     def restore(self, state: Mapping[str, Batch]) -> None:
         """Take in what `state` gave."""
@@ -129,7 +129,7 @@ class Encounters:
             if isinstance(batch, Pending):
                 self.makers.restore(name, batch)
             elif isinstance(batch, Legs):
-                self.pairs.legs[int(name.removeprefix("legs"))] = batch
+                self.pairs.restore(name, batch)
             elif isinstance(batch, Approaches):
                 self.runs.restore(name, batch)
 

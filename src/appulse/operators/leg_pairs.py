@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from appulse.kernels import earth_legs
 from appulse.kernels import legs as kernels
 from appulse.kernels.arrays import RowPairs
-from appulse.kernels.leg_sweep import sweep
 from appulse.model.batch import Batch
 from appulse.model.covariance import flat_and_above, matrices, widest
 from appulse.model.encode import sampled
 from appulse.model.strings import Bytes, Labels
 from appulse.model.uncertainty import Position
 from appulse.model.workers import Workers
+from appulse.operators.held_legs import HeldLegs, Swept
+from appulse.operators.leg_search import joined, near_pairs, taken
 from appulse.operators.legs import LegMakers, Legs, routes, split_keys, things
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 #: Before every time, and after all of them.
 NEVER, EVER = -(1 << 62), 1 << 62
-_FEW_AT_ONCE = 256  # legs that a leg is compared with, on average, up to which bins do not pay
-_MOST_ENTRIES = 16  # bins of a leg, on average
 _PAIRS = 1 << 13  # that a thread takes at once
 _PLACE = 3  # coordinates of a place on the Earth; an altitude is behind them
 
@@ -141,54 +140,84 @@ class LegPairs:
     workers: Workers = field(default_factory=Workers)
 
     def __post_init__(self) -> None:
-        self.legs: list[Legs | None] = [None] * len(self.plan.motions)
+        plan = self.plan
+        self.held = [HeldLegs(partial(swept_legs, plan, i), plan.limit) for i in range(len(plan.motions))]
 
     def __len__(self) -> int:
-        return sum(len(legs) for legs in self.legs if legs is not None)
+        return sum(map(len, self.held))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(own.nbytes for own in self.held)
+
+    def state(self) -> dict[str, Legs]:
+        """The legs held, by name."""
+        legs = {f"legs{i}": own.all() for i, own in enumerate(self.held)}
+        return {name: own for name, own in legs.items() if own is not None}
+
+    def restore(self, name: str, legs: Legs) -> None:
+        """Take in what `state` has of a name."""
+        own = self.held[int(name.removeprefix("legs"))]
+        own.add(own.placed(legs))
 
     def know(self, fresh: Sequence[Legs | None]) -> None:
         """Keep legs that were compared with those kept."""
-        for i, new in enumerate(fresh):
-            held = [legs for legs in (self.legs[i], new) if legs is not None and len(legs)]
-            self.legs[i] = Legs.concat(held) if held else None
+        for own, legs in zip(self.held, fresh, strict=True):
+            if legs is not None and len(legs):
+                own.add(own.placed(legs))
 
     def forget(self, since: int) -> None:
         """No leg to come begins before a time."""
-        self.legs = [None if legs is None else legs.filter(legs.over >= since) for legs in self.legs]
+        for own in self.held:
+            own.forget(since)
 
     def meet(self, fresh: Sequence[Legs | None]) -> Approaches:
         """The pairs of legs that come close, one of them new; new ones are kept from now on."""
-        before = [0 if legs is None else len(legs) for legs in self.legs]
-        self.know(fresh)
-        parts = [
-            (i, legs, np.arange(len(legs)) >= known)
-            for i, (legs, known) in enumerate(zip(self.legs, before, strict=True))
-            if legs is not None and len(legs)
+        came = [
+            own.placed(legs) if legs is not None and len(legs) else None
+            for own, legs in zip(self.held, fresh, strict=True)
         ]
-        if len(parts) < len(fresh) or not any(new.any() for _, _, new in parts):
+        # What a stream's legs are looked for by: another's, or its own.
+        askers = [0] if self.plan.alone else [1, 0]
+        near = [list(own.near(came[i])) for own, i in zip(self.held, askers, strict=True)]
+        for own, new in zip(self.held, came, strict=True):
+            if new is not None:
+                own.add(new)
+        looked = [
+            [*([] if new is None else [new]), *(part for _, part in some)] for new, some in zip(came, near, strict=True)
+        ]
+        if not all(looked):
             return Approaches.none()
-        return self._compared(parts)
+        parts = [Swept.concat(several) for several in looked]
+        first = np.append(0, np.cumsum([len(part.legs) for part in parts])).tolist()
+        many = [0 if new is None else len(new.legs) for new in came]
+        among = np.concatenate([np.arange(at, at + n) for at, n in zip(first, many, strict=False)])
+        asked = [
+            RowPairs(np.concatenate([first[i] + rows for rows, _ in some]), np.arange(first[j] + many[j], first[j + 1]))
+            for (j, some), i in zip(enumerate(near), askers, strict=True)
+            if some
+        ]
+        return self._compared(list(enumerate(parts)), among, asked)
 
-    def _compared(self, parts: Sequence[tuple[int, Legs, NDArray[np.bool_]]]) -> Approaches:
+    def _compared(
+        self, parts: Sequence[tuple[int, Swept]], new: NDArray[np.int64], asked: Sequence[RowPairs]
+    ) -> Approaches:
+        """The pairs that come close of ``new`` ones of some legs, and of those ``asked`` for."""
         plan = self.plan
-        keys, tails = zip(*(split_keys(legs.rows.key, plan.carried[i]) for i, legs, _ in parts), strict=True)
-        labels = [legs.rows.group for _, legs, _ in parts if legs.rows.group is not None]
+        keys, tails = zip(*(split_keys(part.legs.rows.key, plan.carried[i]) for i, part in parts), strict=True)
+        labels = [part.legs.rows.group for _, part in parts if part.legs.rows.group is not None]
         group = Labels.concat(labels) if labels else None
         key = Bytes.concat(keys)
-        swept = joined([swept_legs(plan, i, legs) for i, legs, _ in parts])._replace(
-            thing=things(key, None),
-            group=swept_groups(group, len(key)),
-            fresh=np.concatenate([new for _, _, new in parts]),
-        )
-        pairs = swept_pairs(swept, plan.limit, _FEW_AT_ONCE * len(key), alone=plan.alone)
-        if pairs is None:
-            pairs = binned_pairs(swept, plan.limit, alone=plan.alone)
+        thing = things(key, None)
+        swept = joined([part.swept for _, part in parts])._replace(thing=thing, group=swept_groups(group, len(key)))
+        pairs = self._candidates(swept, new, asked)
         self.counts["candidates"] += len(pairs.left)
         if self.owned is not None:
             own = np.flatnonzero(self.owned(swept, pairs, group))
             self.counts["elsewhere"] += len(pairs.left) - len(own)
             pairs = RowPairs(pairs.left[own], pairs.right[own])
-        found = self._met([(i, legs) for i, legs, _ in parts], swept, pairs)
+        found = self._met([(i, part.legs) for i, part in parts], swept, pairs)
         close = np.flatnonzero(found.probability >= plan.threshold)
         left, right = pairs.left[close], pairs.right[close]
         if plan.windows is not None and plan.alone:  # the earlier one is on the left
@@ -213,6 +242,22 @@ class LegPairs:
             ones == 0,
             None if group is None else group.take(left),
             *carried,
+        )
+
+    def _candidates(self, swept: kernels.Legs, new: NDArray[np.int64], asked: Sequence[RowPairs]) -> RowPairs:
+        """The pairs to be compared, each once and in the order of its sides."""
+        alone = self.plan.alone
+        if not asked:
+            return near_pairs(swept, self.plan.limit, alone=alone)
+        among = near_pairs(taken(swept, new), self.plan.limit, alone=alone)
+        left, right = (np.concatenate([pair[side] for pair in asked]) for side in (0, 1))
+        apart = swept.thing if alone else swept.side
+        there = (swept.group[left] == swept.group[right]) & (apart[left] != apart[right])
+        left, right = left[there], right[there]
+        swap = apart[left] > apart[right]
+        return RowPairs(
+            np.concatenate([new[among.left], np.where(swap, right, left)]),
+            np.concatenate([new[among.right], np.where(swap, left, right)]),
         )
 
     def _met(self, parts: Sequence[tuple[int, Legs]], swept: kernels.Legs, pairs: RowPairs) -> kernels.Meetings:
@@ -326,16 +371,6 @@ def swept_groups(group: Labels | None, n: int) -> NDArray[np.int64]:
     return np.zeros(n, np.int64) if group is None else group.compact().codes.astype(np.int64)
 
 
-def joined(parts: Sequence[kernels.Legs]) -> kernels.Legs:
-    """Legs of several streams."""
-    if len(parts) == 1:
-        return parts[0]
-    whole: dict[str, Any] = {"instant": parts[0].instant}
-    for name in kernels.Legs._fields[:-1]:
-        whole[name] = np.concatenate([getattr(part, name) for part in parts])
-    return kernels.Legs(**whole)
-
-
 def _only_met(
     parts: Sequence[tuple[int, Legs]], swept: kernels.Legs, pairs: RowPairs
 ) -> tuple[list[tuple[int, Legs]], kernels.Legs, RowPairs]:
@@ -344,9 +379,8 @@ def _only_met(
     meets[pairs.left], meets[pairs.right] = True, True
     ends = np.cumsum([len(legs) for _, legs in parts])[:-1]
     met = [(i, legs.filter(own)) for (i, legs), own in zip(parts, np.split(meets, ends), strict=True)]
-    own, place = np.flatnonzero(meets), np.cumsum(meets) - 1
-    columns = {name: getattr(swept, name).take(own, axis=0) for name in kernels.Legs._fields[:-1]}
-    return met, kernels.Legs(**columns, instant=swept.instant), RowPairs(place[pairs.left], place[pairs.right])
+    place = np.cumsum(meets) - 1
+    return met, taken(swept, np.flatnonzero(meets)), RowPairs(place[pairs.left], place[pairs.right])
 
 
 def _sides(
@@ -388,42 +422,3 @@ def _displacements(
         counts.append(runs.counts)
     first = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
     return first, np.concatenate(points), np.concatenate(weights)
-
-
-def swept_pairs(legs: kernels.Legs, epsilon: float, most: int, *, alone: bool) -> RowPairs | None:
-    """Pairs of legs that share a time and may come within epsilon, by at most so many comparisons; None: by more."""
-    order = np.lexsort((legs.begin, legs.group))
-    room = _room(4 * len(order))
-    found = sweep(legs, order, epsilon, alone, most, room)
-    if found > len(room.left):
-        room = _room(found)
-        sweep(legs, order, epsilon, alone, most, room)
-    return None if found < 0 else RowPairs(room.left[:found], room.right[:found])
-
-
-def binned_pairs(legs: kernels.Legs, epsilon: float, *, alone: bool) -> RowPairs:
-    """The same by slots of time and cells of space, where many legs are there at once."""
-    n = len(legs.begin)
-    origin, newest = int(legs.begin.min()), int(legs.end.max())
-    lasting = float((legs.end - legs.begin).mean())
-    slot = max(1, int(lasting), (newest - origin) // max(1, 4 * n))
-    extent = float(np.abs(legs.to - legs.at).mean()) + epsilon + 2.0 * float(legs.reach.mean())
-    bins = kernels.Bins(origin, slot, extent or 1.0)
-    entries = kernels.entries(legs, epsilon, bins)
-    while entries > _MOST_ENTRIES * n:
-        bins = bins._replace(slot=2 * bins.slot, cell=2.0 * bins.cell)
-        entries = kernels.entries(legs, epsilon, bins)
-    hashes, owner = np.empty(int(entries), np.uint64), np.empty(int(entries), np.int64)
-    kernels.enter(legs, epsilon, bins, hashes, owner)
-    order = np.argsort(hashes, kind="stable")
-    hashes, owner = hashes[order], owner[order]
-    room = _room(4 * n)
-    found = kernels.find(legs, epsilon, alone, bins, hashes, owner, room)
-    if found > len(room.left):
-        room = _room(found)
-        kernels.find(legs, epsilon, alone, bins, hashes, owner, room)
-    return RowPairs(room.left[:found], room.right[:found])
-
-
-def _room(n: int) -> RowPairs:
-    return RowPairs(np.empty(n, np.int64), np.empty(n, np.int64))

@@ -218,7 +218,7 @@ class LegTile(Bucket[Objects]):
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(legs.nbytes for legs in self.pairs.legs if legs is not None)
+        return self.pairs.nbytes
 
     def receive(self, given: Blobs) -> None:
         """Take in legs, and how far the stage before has come."""

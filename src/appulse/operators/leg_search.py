@@ -1,0 +1,92 @@
+"""Which of some legs may come close: by a sweep through time, or by slots of time and cells of space."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from appulse.kernels import legs as kernels
+from appulse.kernels.arrays import RowPairs
+from appulse.kernels.held_legs import LegIndex
+from appulse.kernels.leg_sweep import sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+_FEW_AT_ONCE = 256  # legs that a leg is compared with, on average, up to which bins do not pay
+MOST_ENTRIES = 16  # bins of a leg, on average
+
+
+def joined(parts: Sequence[kernels.Legs]) -> kernels.Legs:
+    """Legs of several streams."""
+    if len(parts) == 1:
+        return parts[0]
+    whole: dict[str, Any] = {"instant": parts[0].instant}
+    for name in kernels.Legs._fields[:-1]:
+        whole[name] = np.concatenate([getattr(part, name) for part in parts])
+    return kernels.Legs(**whole)
+
+
+def taken(legs: kernels.Legs, rows: NDArray[np.int64]) -> kernels.Legs:
+    """Some of the legs."""
+    columns = {name: getattr(legs, name).take(rows, axis=0) for name in kernels.Legs._fields[:-1]}
+    return kernels.Legs(**columns, instant=legs.instant)
+
+
+def near_pairs(legs: kernels.Legs, epsilon: float, *, alone: bool) -> RowPairs:
+    """Pairs of legs that share a time and may come within epsilon."""
+    pairs = swept_pairs(legs, epsilon, _FEW_AT_ONCE * len(legs.begin), alone=alone)
+    return binned_pairs(legs, epsilon, alone=alone) if pairs is None else pairs
+
+
+def swept_pairs(legs: kernels.Legs, epsilon: float, most: int, *, alone: bool) -> RowPairs | None:
+    """The same by at most so many comparisons; None: by more."""
+    order = np.lexsort((legs.begin, legs.group))
+    room = _room(4 * len(order))
+    found = sweep(legs, order, epsilon, alone, most, room)
+    if found > len(room.left):
+        room = _room(found)
+        sweep(legs, order, epsilon, alone, most, room)
+    return None if found < 0 else RowPairs(room.left[:found], room.right[:found])
+
+
+def binned_pairs(legs: kernels.Legs, epsilon: float, *, alone: bool) -> RowPairs:
+    """The same by slots of time and cells of space, where many legs are there at once."""
+    index = leg_index(legs, epsilon)
+    entered = index.bins, index.hashes, index.owner
+    return found_in(lambda room: kernels.find(legs, epsilon, alone, *entered, room), 4 * len(legs.begin))
+
+
+def leg_index(legs: kernels.Legs, epsilon: float) -> LegIndex:
+    """Some legs in bins that suit them."""
+    n = len(legs.begin)
+    origin, newest = int(legs.begin.min()), int(legs.end.max())
+    lasting = float((legs.end - legs.begin).mean())
+    slot = max(1, int(lasting), (newest - origin) // max(1, 4 * n))
+    extent = float(np.abs(legs.to - legs.at).mean()) + epsilon + 2.0 * float(legs.reach.mean())
+    bins = kernels.Bins(origin, slot, extent or 1.0)
+    entries = kernels.entries(legs, epsilon, bins)
+    while entries > MOST_ENTRIES * n:
+        bins = bins._replace(slot=2 * bins.slot, cell=2.0 * bins.cell)
+        entries = kernels.entries(legs, epsilon, bins)
+    hashes, owner = np.empty(int(entries), np.uint64), np.empty(int(entries), np.int64)
+    kernels.enter(legs, epsilon, bins, hashes, owner)
+    bits = max(1, len(hashes).bit_length() - 1)
+    return LegIndex(bins, *kernels.by_bin(hashes, owner, bits), 64 - bits)
+
+
+def found_in(look: Callable[[RowPairs], int], expected: int) -> RowPairs:
+    """The pairs that are found: those beyond the room there is are counted, and looked for again."""
+    room = _room(expected)
+    found = look(room)
+    if found > len(room.left):
+        room = _room(found)
+        look(room)
+    return RowPairs(room.left[:found], room.right[:found])
+
+
+def _room(n: int) -> RowPairs:
+    return RowPairs(np.empty(n, np.int64), np.empty(n, np.int64))
