@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,9 +12,10 @@ from appulse.engines.schemas import column_type
 from appulse.errors import BadArgument
 from appulse.model.carried import carried_columns, split_carried
 from appulse.model.columns import plain_type
+from appulse.model.strings import distinct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
     from appulse.model.encoding import Encoding
     from appulse.model.stream import Stream
     from appulse.model.strings import Bytes
+
+    CarriedBy = Callable[[Bytes, NDArray[np.int64], Sequence[Encoding], Columns], tuple[Bytes, list[pa.Array]]]
+
+# So many answers may have rows again and again; where no more than this share of them are distinct, it pays.
+_MANY, _OFTEN = 256, 0.7
 
 
 def carried_of(stream: Stream, schema: pa.Schema, name: str) -> Columns:
@@ -81,7 +88,32 @@ def carried_by(
     return own, [pa.concat_arrays(side).take(pa.array(order)) for side in sides]
 
 
+def may_repeat(encodings: Iterable[Encoding]) -> bool:
+    """Whether what rows carry can be taken again by place: Arrow does not do so for some types."""
+    return all(_is_taken(kind) for encoding in encodings for _, kind in encoding.carry)
+
+
+@lru_cache
+def _is_taken(kind: pa.DataType) -> bool:
+    try:
+        pa.array([], kind).take(pa.array([], pa.int64()))
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
+
+
 def _of_stream(keys: Bytes, encoding: Encoding, columns: Columns) -> tuple[Bytes, list[pa.Array]]:
+    """Rows are in many answers, often: each is taken apart once, and its values by place."""
+    if encoding.behind and len(keys) >= _MANY and may_repeat([encoding]):
+        first, which = distinct(keys, _OFTEN)
+        if len(first) < len(keys):
+            own, found = _taken_apart(keys.take(first), encoding, columns)
+            at = pa.array(which)
+            return own.take(which), [column.take(at) for column in found]
+    return _taken_apart(keys, encoding, columns)
+
+
+def _taken_apart(keys: Bytes, encoding: Encoding, columns: Columns) -> tuple[Bytes, list[pa.Array]]:
     found: dict[str, pa.Array] = {}
     if encoding.behind:
         keys, packed = split_carried(keys)

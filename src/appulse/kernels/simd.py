@@ -159,6 +159,14 @@ def _move(_context: Any, target: Any, at: Any, source: Any, begin: Any) -> Any:
     return types.void(target, types.int64, source, types.int64), code
 
 
+def _word(_context: Any, data: Any, at: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(_place(context, builder, signature.args[0], args[0], args[1], _INDEX), align=1)
+
+    del at
+    return types.uint64(data, types.int64), code
+
+
 def _halve(_context: Any, values: Any, at: Any, centre: Any, scale: Any, out: Any, to: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         own = builder.load(_place(context, builder, signature.args[0], args[0], args[1], _DOUBLES), align=8)
@@ -252,6 +260,9 @@ shift = cast("Callable[[NDArray[Any], Whole, NDArray[Any], Whole, Whole], None]"
 
 #: ``move(target, at, source, begin)``: copy 16 bytes.
 move = cast("Callable[[NDArray[Any], Whole, NDArray[Any], Whole], None]", intrinsic(_move))
+
+#: ``word(data, at)``: the eight bytes from ``data[at]`` on as one number.
+word = cast("Callable[[NDArray[np.uint8], Whole], np.uint64]", intrinsic(_word))
 
 #: ``lowest(bits)``: the place of the lowest bit that is set; one is.
 lowest = cast("Callable[[Whole | np.uint32], int]", trailing_zeros)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.jit import inlined_kernel, kernel
-from appulse.kernels.simd import LANES, move, prefetch
+from appulse.kernels.simd import LANES, move, prefetch, word
 
 if TYPE_CHECKING:
     from typing import Any
@@ -21,6 +21,8 @@ _SIGN = np.uint64(1 << 63)
 _AHEAD, _LARGE = 16, 1 << 14
 # So many runs ahead of the one at hand are fetched from memory.
 _FETCHED = 16
+# Of strings that may be the same some words are looked at first; and how many others a string is compared with.
+_WORDS, _WORD, _TRIES = 4, 8, 8
 
 
 @inlined_kernel
@@ -156,6 +158,65 @@ def hash_rows(offsets: Ints, data: ByteArray, extra: Ints) -> Hashes:
         h = (h ^ (h >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
         out[i] = h ^ (h >> np.uint64(33))
     return out
+
+
+@kernel
+def first_of_same(offsets: Ints, data: ByteArray, table: Ints, first: Ints, which: Ints, most: float) -> int:
+    """The first string of each kind, and which of these each string is the same as; how many there are.
+
+    -1 if they are more than ``most`` of all strings, or look so after some. ``table``, a power of two of slots of -1,
+    is room. A string that meets many others is taken for a new one: strings that are the same may come twice.
+    """
+    n, many, mask = len(offsets) - 1, 0, len(table) - 1
+    hashes = np.empty(n, np.uint64)
+    for i in range(n):
+        if i & (_LARGE >> 2) - 1 == 0 and many > most * i:
+            return -1
+        h = _look_of(offsets, data, i)
+        slot, found = np.int64(h >> np.uint64(1)) & mask, -1
+        for _ in range(_TRIES):
+            other = table[slot]
+            if other < 0:
+                table[slot] = many
+                break
+            if hashes[other] == h and _are_same(offsets, data, first[other], i):
+                found = other
+                break
+            slot = (slot + 1) & mask
+        if found < 0:
+            found, hashes[many], first[many] = many, h, i
+            many += 1
+        which[i] = found
+    return -1 if many > most * n else many
+
+
+@inlined_kernel
+def _look_of(offsets: Ints, data: ByteArray, i: Whole) -> np.uint64:
+    """A hash of a string's length and some of its bytes."""
+    begin, size = offsets[i], offsets[i + 1] - offsets[i]
+    h = np.uint64(0xCBF29CE484222325) ^ np.uint64(size)
+    if size < _WORD:
+        for k in range(begin, begin + size):
+            h = (h ^ np.uint64(data[k])) * np.uint64(0x100000001B3)
+    else:
+        for k in range(_WORDS):
+            h = (h ^ word(data, begin + (size - _WORD) * k // (_WORDS - 1))) * np.uint64(0xFF51AFD7ED558CCD)
+            h ^= h >> np.uint64(33)
+    return h ^ (h >> np.uint64(33))
+
+
+@inlined_kernel
+def _are_same(offsets: Ints, data: ByteArray, i: Whole, j: Whole) -> bool:
+    """Whether two strings have the same bytes."""
+    a, b, size = offsets[i], offsets[j], offsets[i + 1] - offsets[i]
+    if offsets[j + 1] - b != size:
+        return False
+    differ = np.uint64(0)
+    for k in range(0, size - _WORD + 1, _WORD):
+        differ |= word(data, a + k) ^ word(data, b + k)
+    for k in range(size - size % _WORD, size):
+        differ |= np.uint64(data[a + k] ^ data[b + k])
+    return bool(differ == 0)
 
 
 class Runs(NamedTuple):

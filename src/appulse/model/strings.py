@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from appulse.kernels.strings import from_words, to_words
+from appulse.kernels.strings import first_of_same, from_words, to_words
 from appulse.model.batch import SHARED, Batch, Ragged
-from appulse.model.room import room, steps
+from appulse.model.room import full, room, steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +66,18 @@ class Bytes(Ragged["NDArray[np.uint8]"]):
         """From rows of equal width, shape (n, width)."""
         n, width = rows.shape
         return Bytes(np.arange(n + 1, dtype=np.int64) * width, np.ascontiguousarray(rows).reshape(-1))
+
+
+def distinct(strings: Bytes, most: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where distinct strings come first, and which of these each one is; all, if more than ``most`` of them are.
+
+    Some that are the same may count as distinct.
+    """
+    n = len(strings)
+    first, which = room((2, n), np.int64)
+    table = full(1 << max(4, (2 * n).bit_length()), -1)
+    many = first_of_same(strings.offsets, strings.data, table, first, which, most)
+    return (steps(n), steps(n)) if many < 0 else (first[:many], which)
 
 
 def encode(array: pa.Array, *, signed_zero: bool = False) -> Bytes:

@@ -22,9 +22,10 @@ from appulse.kernels.cells import (
     close_points,
 )
 from appulse.kernels.grid import squared_distances
-from appulse.model.room import full, room
+from appulse.model.room import full, room, steps
 from appulse.model.workers import Workers
 from appulse.operators.audit import Noted, chosen
+from appulse.operators.buffers import Arena
 from appulse.operators.cell_order import (
     Laid,
     PlacedRows,
@@ -71,6 +72,7 @@ _SAMPLE, _RUN = 256, 16  # in runs of so many
 _PLAIN_FROM = 0.5
 # Pairs of a row from which on it pays to move the keys with the rows.
 _MOVED_FROM = 1.0
+_WORD = 8  # bytes of a place
 
 
 class WholeJoin:
@@ -129,6 +131,20 @@ class WholeJoin:
             for store, key in zip(self._stores, keys, strict=True):
                 store.key = key
         return self._parts(lambda part: self._part(part, finish))
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether keys are asked for nowhere but in pairs of rows of different tables."""
+        plan = self._join.plan
+        return not plan.self_join and plan.how == "inner" and not plan.fewer_than and not plan.audit
+
+    def numbered(self) -> list[Arena]:
+        """Let rows have their places for keys in answers, as words; their own keys come back, table by table."""
+        own = [store.key for store in self._stores]
+        for store in self._stores:
+            n = len(store)
+            store.key = Arena.of(steps(n + 1, _WORD), steps(n).view(np.uint8))
+        return own
 
     @property
     def plain(self) -> bool:

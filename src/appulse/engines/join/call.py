@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.engines.carrying import CarriedBy
     from appulse.model.batch import Ragged
     from appulse.model.carried import Columns
     from appulse.model.meaning import Meaning
@@ -439,12 +440,12 @@ def _check_order(streams: Sequence[Stream], names: Sequence[str]) -> bool:
     return streams[0].order == "arrival"
 
 
-def to_table(answers: Answers, call: JoinCall) -> pa.Table:
-    """Answers as a table in the types the user gave."""
+def to_table(answers: Answers, call: JoinCall, carried: CarriedBy = carried_by) -> pa.Table:
+    """Answers as a table in the types the user gave; keys of pairs may be what ``carried`` makes keys of."""
     if call.plan.fewer_than:
         return _outliers_table(answers, call)
     if call.plan.how == "inner":
-        return _pairs_table(answers, call)
+        return _pairs_table(answers, call, carried)
     left, right = answers.right_stream < 0, answers.left_stream < 0
     parts = [_alone_table(answers.filter(left), call, 0), _alone_table(answers.filter(right), call, 1)]
     if call.plan.how != "left_anti":
@@ -486,7 +487,7 @@ def _outliers_table(answers: Answers, call: JoinCall) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=call.answer_schema)
 
 
-def _pairs_table(answers: Answers, call: JoinCall) -> pa.Table:
+def _pairs_table(answers: Answers, call: JoinCall, carry: CarriedBy = carried_by) -> pa.Table:
     if len(answers) == 0:
         return call.no_answers
     if call.few_pairs is not None and len(answers) <= FEW:
@@ -501,8 +502,8 @@ def _pairs_table(answers: Answers, call: JoinCall) -> pa.Table:
         if call.imputes:
             key, column = filled_columns(key, stream, call.encodings)
             filled.append(column)
-        if own or call.encodings[0].kept_apart:
-            key, brought = carried_by(key, stream, call.encodings, own)
+        if own or call.encodings[0].kept_apart or carry is not carried_by:
+            key, brought = carry(key, stream, call.encodings, own)
         carried += brought
         columns.append(_named(stream, call))
         columns.append(decode(key, call.key_type))

@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from appulse.engines.carrying import carried_by, may_repeat
 from appulse.engines.join.call import times_of, to_table
 from appulse.kernels.cells import Labelled
 from appulse.model.room import full, steps
 from appulse.model.strings import Bytes, decode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from appulse.engines.join.call import JoinCall
+    from appulse.model.carried import Columns
+    from appulse.model.encoding import Encoding
+    from appulse.operators.buffers import Arena
     from appulse.operators.whole import Points, WholeJoin
 
 _BITS = 64
@@ -23,7 +29,11 @@ _BITS = 64
 
 def tables_of(whole: WholeJoin, call: JoinCall) -> list[pa.Table]:
     """A table for each part. Of points, keys and times are looked up once a row, and not once a pair."""
-    if not whole.plain or call.imputes or any(encoding.behind for encoding in call.encodings):
+    behind = any(encoding.behind for encoding in call.encodings)
+    if behind and whole.two_sided and not call.imputes and may_repeat(call.encodings):
+        carried = _Carried(whole.numbered()).of
+        return whole.answers(lambda answers: to_table(answers, call, carried))
+    if not whole.plain or call.imputes or behind:
         return whole.answers(lambda answers: to_table(answers, call))
     columns = (
         lambda _, store: _Words(decode(Bytes(*store.key.all()), call.key_type)),
@@ -46,6 +56,24 @@ def tables_of(whole: WholeJoin, call: JoinCall) -> list[pa.Table]:
         return pa.Table.from_arrays([*sides[0], *sides[1], *figures], schema=call.answer_schema)
 
     return whole.points(labels, table)
+
+
+class _Carried:
+    """What rows carry, taken apart once a row and part, and not once a pair: answers have places for keys."""
+
+    def __init__(self, keys: Sequence[Arena]) -> None:
+        self._keys = keys
+
+    def of(
+        self, keys: Bytes, stream: NDArray[np.int64], encodings: Sequence[Encoding], columns: Columns
+    ) -> tuple[Bytes, list[pa.Array]]:
+        """As `carried_by`, of the rows of one stream at places."""
+        number, place = int(stream[0]), keys.data.view(np.int64)
+        rows, which = np.unique(place, return_inverse=True)
+        given = Bytes(*self._keys[number].take(rows))
+        own, found = carried_by(given, stream[: len(rows)], encodings, columns)
+        at = pa.array(which)
+        return own.take(which), [column.take(at) for column in found]
 
 
 class _Repeated:
