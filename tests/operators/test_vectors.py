@@ -174,6 +174,63 @@ def test_the_nearest_vectors_are_those_of_a_tree(seed: int, k: int, limit: float
     assert (ties[0] > 0) or (ties[1] == 0) or k == 1
 
 
+@pytest.mark.parametrize("d", [4, 12, 23, 24])
+@pytest.mark.parametrize("rising", [True, False])
+@pytest.mark.parametrize("windows", [(0, 0), (30, 2), (10**6, 10**6)])
+def test_blocks_of_places_meet_the_rows_of_their_windows(
+    monkeypatch: pytest.MonkeyPatch, d: int, rising: bool, windows: tuple[int, int]
+) -> None:
+    """In whatever order places come, and however few there are in a block; rows may be in none."""
+    monkeypatch.setattr(vectors, "_ARRIVALS", 16)
+    chance = np.random.default_rng(d)
+    right, left = points(chance, 300, d, 1.0), points(chance, 200, d, 1.0)
+    when, time = chance.integers(0, 400, 300), chance.integers(-20, 420, 200)
+    when = np.sort(when) if rising else when
+    search = Search(*windows, 3, 3.0, Earth(0.0, 0.0))
+    out = [(np.empty((200, 3), np.int64), np.empty((200, 3))) for _ in range(3)]
+    tree = grow(right, when, 10**6)
+    nearest(tree, left, time, when, search, *out[0])
+    vectors.nearest_vectors(right, left, time, when, search, *out[1])
+    vectors.nearest_of_several(tree, right, left, time, when, search, *out[2])
+    for found, away in out[1:]:
+        np.testing.assert_array_equal(found, out[0][0])
+        np.testing.assert_array_equal(away, out[0][1])
+    _, begins, ends = vectors._blocks(time, when, search)
+    share = (ends - begins).sum() / (300 * len(begins))
+    assert share == 1.0 if not rising or windows[0] == 10**6 else share < 0.25
+
+
+@pytest.mark.parametrize("d", [4, 6, 10, 16, 23])
+@pytest.mark.parametrize("flat", [True, False])
+def test_rows_that_fill_many_dimensions_are_looked_at_in_blocks(
+    monkeypatch: pytest.MonkeyPatch, d: int, flat: bool
+) -> None:
+    """A tree leaves nearly all of them open, one by one; where they lie near a plane it is as good as in two."""
+    blocks = 0
+
+    def counted(*arguments: Any) -> int:
+        nonlocal blocks
+        blocks += 1
+        return found(*arguments)
+
+    found = vectors.nearest_vectors
+    monkeypatch.setattr(vectors, "nearest_vectors", counted)
+    chance, n = np.random.default_rng(1), 4_000
+    turned = np.random.default_rng(2).normal(size=(2, d))
+    rows = [chance.random((n, 2)) @ turned if flat else chance.random((n, d)) for _ in range(2)]
+    tables = [
+        pa.table({"k": np.arange(n), "t": np.arange(n) / 100} | {f"x{i}": one[:, i] for i in range(d)}) for one in rows
+    ]
+    value = ap.Exact(*[f"x{i}" for i in range(d)])
+    left, right = (ap.Stream(one, key="k", time="t", value=value) for one in tables)
+    answers = ap.nearest(left, right, epsilon=1e9, window=1e6)
+    assert blocks == int(d >= 10 and not flat)
+    some = np.arange(0, n, 37)
+    square = ((rows[0][some][:, None] - rows[1][None]) ** 2).sum(axis=2)
+    partner = dict(zip(answers["left_key"].to_pylist(), answers["right_key"].to_pylist(), strict=True))
+    assert [partner[i] for i in some.tolist()] == square.argmin(axis=1).tolist()
+
+
 def test_rows_that_are_no_vectors_are_rejects() -> None:
     rows = [[1.0] * 30, None, [], [1.0] * 29, [1.0] * 29 + [float("nan")], [1.0] * 29 + [None], [1.0] * 30]
     data = pa.table({"k": range(7), "t": [0.0] * 7, "v": pa.array(rows, pa.list_(pa.float32()))})

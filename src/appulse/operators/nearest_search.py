@@ -13,7 +13,7 @@ import numpy as np
 from appulse.kernels.curve import curve_codes, curve_of, in_order
 from appulse.kernels.geodesic import Earth
 from appulse.kernels.nearest import Search, nearest
-from appulse.kernels.nearest_tree import around, fill, grow, plant, split
+from appulse.kernels.nearest_tree import BOXED, around, fill, grow, plant, split
 from appulse.model.encode import sampled
 from appulse.model.workers import Workers
 from appulse.operators.answers import Answers
@@ -22,7 +22,7 @@ from appulse.operators.numbering import in_canonical_order
 from appulse.operators.pairs import STRAIGHT, CandidatePairs, scored
 from appulse.operators.partners import LEFT, notes_of
 from appulse.operators.store import WindowBuffer
-from appulse.operators.vectors import MANY_DIMENSIONS, nearest_vectors
+from appulse.operators.vectors import MANY_DIMENSIONS, nearest_of_several, nearest_vectors
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -79,7 +79,10 @@ class NearestTrees:
         centre, time = _placed(right, rows)
         if right.d >= MANY_DIMENSIONS:
             return _Among(rows, time, partial(nearest_vectors, centre))
-        return _Among(rows, time, partial(nearest, self._tree_of(centre, time)))
+        tree = self._tree_of(centre, time)
+        if right.d > BOXED and self.plan.earth is None:
+            return _Among(rows, time, partial(nearest_of_several, tree, centre))
+        return _Among(rows, time, partial(nearest, tree))
 
     def _tree_of(self, points: NDArray[np.float64], time: NDArray[np.int64]) -> Tree:
         """The tree of some rows; of many, part by part."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.arrays import RowPairs
-from appulse.kernels.nearest import mean_distances
+from appulse.kernels.nearest import mean_distances, nearest
 from appulse.kernels.products import Leaders, Products, close_pairs, leading_pairs
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.nearest import Search
+    from appulse.kernels.nearest_tree import Tree
     from appulse.kernels.sweep import ArrivalRows, PairRule
     from appulse.operators.store import WindowBuffer
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Dimensions, and arrivals of a push, from which on products cost less than distances one by one.
 MANY_DIMENSIONS, MANY_ARRIVALS = 24, 8
+# Nanoseconds of a pair in a block when the nearest are looked for, of each of its coordinates, and of a block.
+_PER_PAIR, _PER_COORDINATE, _PER_BLOCK = 1.2, 0.015, 1e5
 _ARRIVALS, _ROWS = 512, 2048  # of a block: its products, and the rows they are of, stay in the cache
 _TOGETHER = 16_384  # arrivals that meet a block of rows before the next one is made
 _SAMPLE = 256  # rows of each side that choose the axes
@@ -154,23 +157,63 @@ def nearest_vectors(
 ) -> int:
     """As `appulse.kernels.nearest.nearest`, in many dimensions: ``points`` were at ``when``, and there is no tree."""
     ties = 0
-    for first in range(0, len(place), _ARRIVALS):
-        some = slice(first, first + _ARRIVALS)
-        pairs = _leading(points, place[some], time[some], when, search)
+    order, begins, ends = _blocks(time, when, search)
+    for part, begin, end in zip(_parts(order), begins, ends, strict=True):
+        pairs = _leading(points[begin:end], place[part], time[part], when[begin:end], search)
         away = np.empty(len(pairs.left))
-        mean_distances(pairs, place[some], points, search.earth, away)
+        mean_distances(pairs, place[part], points[begin:end], search.earth, away)
         near = np.flatnonzero(away <= search.limit)
-        left, right, away = pairs.left[near], pairs.right[near], away[near]
-        order = np.lexsort((right, away, left))
-        left, right, away = left[order], right[order], away[order]
+        left, right, away = pairs.left[near], pairs.right[near] + begin, away[near]
+        sorted_ = np.lexsort((right, away, left))
+        left, right, away = left[sorted_], right[sorted_], away[sorted_]
         same = (left[1:] == left[:-1]) & (away[1:] == away[:-1])
         ties += int((same & (when[right[1:]] == when[right[:-1]])).sum())
-        begins = np.searchsorted(left, np.arange(len(place[some])))
-        rank = np.arange(len(left)) - begins[left]
+        rank = np.arange(len(left)) - np.searchsorted(left, np.arange(len(part)))[left]
         kept = rank < search.k
-        found[some], distance[some] = -1, np.nan
-        found[some][left[kept], rank[kept]], distance[some][left[kept], rank[kept]] = right[kept], away[kept]
+        found[part], distance[part] = -1, np.nan
+        at = part[left[kept]], rank[kept]
+        found[at], distance[at] = right[kept], away[kept]
     return ties
+
+
+def cost_of_blocks(time: NDArray[np.int64], when: NDArray[np.int64], search: Search, d: int) -> float:
+    """Nanoseconds that `nearest_vectors` takes, about."""
+    order, begins, ends = _blocks(time, when, search)
+    sizes = np.array([len(part) for part in _parts(order)], np.float64)
+    return float((sizes * (ends - begins)).sum()) * (_PER_PAIR + _PER_COORDINATE * d) + len(sizes) * _PER_BLOCK
+
+
+def _blocks(
+    time: NDArray[np.int64], when: NDArray[np.int64], search: Search
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Places in the order of time; and for each block of them the rows in the windows of any, which are in order, too.
+
+    Where rows are in no order of time, all of them.
+    """
+    order = np.argsort(time, kind="stable")
+    first = np.arange(0, len(order), _ARRIVALS)
+    if (when[1:] < when[:-1]).any():
+        return order, np.zeros(len(first), np.int64), np.full(len(first), len(when))
+    last = np.minimum(first + _ARRIVALS, len(order)) - 1
+    begins = np.searchsorted(when, time[order[first]] - search.older)
+    ends = np.searchsorted(when, time[order[last]] + search.newer, side="right")
+    return order, begins, np.maximum(begins, ends)
+
+
+def nearest_of_several(
+    tree: Tree,
+    points: NDArray[np.float64],
+    place: NDArray[np.float64],
+    time: NDArray[np.int64],
+    when: NDArray[np.int64],
+    search: Search,
+    found: NDArray[np.int64],
+    distance: NDArray[np.float64],
+) -> int:
+    """By the tree, or where rows fill so many dimensions that it leaves most of them open, as of many dimensions."""
+    budget = cost_of_blocks(time, when, search, points.shape[1])
+    ties = nearest(tree, place, time, when, search._replace(budget=budget), found, distance)
+    return ties if ties >= 0 else nearest_vectors(points, place, time, when, search, found, distance)
 
 
 def _leading(
