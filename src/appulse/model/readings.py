@@ -130,11 +130,8 @@ class Readings(Batch):
             parts = [replace(p, counts=np.ones(len(p), bool)) if p.counts is None else p for p in parts]
         if not any(part.label for part in parts):
             return parts
-        label, codes = renumbered([part.label for part in parts])
-        return [
-            replace(part, bits=own.astype(np.int64)[part.bits], label=label)
-            for part, own in zip(parts, codes, strict=True)
-        ]
+        label, codes = renumbered([(part.label, part.bits) for part in parts])
+        return [replace(p, bits=own.astype(np.int64), label=label) for p, own in zip(parts, codes, strict=True)]
 
 
 def check_reading_columns(encoding: ReadingsEncoding, schema: pa.Schema) -> None:

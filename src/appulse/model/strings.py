@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _SIGN = np.uint64(1 << 63)
 _NO_PART = bytes(4)
 _WORD = 8  # bytes
+_SPARE = 16  # values of no row that are not worth to be looked for
 _MOST_INT32 = np.iinfo(np.int32).max
 
 
@@ -354,15 +355,28 @@ class Labels(Batch):
 
     @classmethod
     def _aligned(cls, parts: Sequence[Self]) -> Sequence[Self]:
-        numbers, codes = renumbered([part.values for part in parts])
-        return [replace(part, codes=own[part.codes], values=numbers) for part, own in zip(parts, codes, strict=True)]
+        numbers, codes = renumbered([(part.values, part.codes) for part in parts])
+        return [replace(part, codes=own, values=numbers) for part, own in zip(parts, codes, strict=True)]
 
 
-def renumbered(parts: Sequence[tuple[bytes, ...]]) -> tuple[tuple[bytes, ...], list[NDArray[np.int32]]]:
-    """All values of several tuples, each once, and the place in them of each value of each tuple."""
+def renumbered(
+    parts: Sequence[tuple[tuple[bytes, ...], NDArray[np.integer[Any]]]],
+) -> tuple[tuple[bytes, ...], list[NDArray[np.int32]]]:
+    """All values of several columns, each once, and the places in them of each column's rows.
+
+    A column is its values, and the place among them of each row's. Where most values are of no row any more, as in what
+    is left of rows that came and went, those are left out.
+    """
     index: dict[bytes, int] = {}
-    codes = [np.array([index.setdefault(value, len(index)) for value in part], np.int32) for part in parts]
-    return tuple(index), codes
+    found = []
+    for values, codes in parts:
+        if len(values) > 2 * len(codes) + _SPARE:
+            used, rows = np.unique(codes, return_inverse=True)
+            some: Sequence[bytes] = [values[code] for code in used.tolist()]
+        else:
+            some, rows = values, codes
+        found.append(np.array([index.setdefault(value, len(index)) for value in some], np.int32)[rows])
+    return tuple(index), found
 
 
 def label_parts(value: bytes) -> list[bytes]:

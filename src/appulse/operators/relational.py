@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 UNCONDITIONAL = ("sum", "count")  # others there are only where a row exists
 AGGREGATES = (*UNCONDITIONAL, "mean", "min", "max", "std", "median", *PERCENTILES, *FREQUENT)
 _MOMENTS = {"sum": 0, "mean": 2, "count": 4}
+# So many labels of groups are not worth to be looked at.
+_LABELS = 1024
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ class WindowAggregate:
         rule = self.plan.rule or Rule(COUNT, 1)
         attribute = None if rule.column is None else Attribute(rule.column, (self.plan.model,))
         self._numbering = Sequencer(1, rule, in_order=self.plan.in_order, attribute=attribute)
-        self._groups = LabelNumbers()
+        self._groups, self._labels_kept = LabelNumbers(), 0
         self._held: Objects | None = None
         self._newest = -END  # the last tick there was
 
@@ -266,6 +268,9 @@ class WindowAggregate:
         if fresh:
             self._newest = max(self._newest, int(fresh[0].time.max()))
         group = self._groups.of(held.group, len(held))
+        if len(self._groups) > max(_LABELS, 2 * self._labels_kept):
+            self._groups = self._groups.kept([group])
+            self._labels_kept = len(self._groups)
         order = np.lexsort((_places(held)[0], group))
         new = order >= known
         # Most often rows come in order, and of one group; a part alone may be of a block, which cannot be written.
