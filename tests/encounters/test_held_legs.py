@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import appulse as ap
-from appulse.operators import held_legs
+from appulse.operators import encounters, held_legs
 
-_SIDE = {"key": "id", "time": "t", "value": ap.Exact("x", "y")}
+_SIDE: dict[str, Any] = {"key": "id", "time": "t", "value": ap.Exact("x", "y")}
 _MOTIONS = (ap.Straight(max_gap=20.0), ap.Velocity("vx", "vy", horizon=5.0))
 
 
@@ -34,7 +34,8 @@ def test_pushes_find_what_the_whole_finds(
     motion: Any, a_bin: int, grouped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By bins, one by one and by bins made anew; of parts of all sizes, some of which are over."""
-    monkeypatch.setattr(held_legs, "_YOUNG", 4)
+    monkeypatch.setattr(held_legs, "YOUNG", 4)
+    monkeypatch.setattr(encounters, "YOUNG", 4)
     monkeypatch.setattr(held_legs, "_A_BIN", a_bin)
     given: dict[str, Any] = _SIDE | {"motion": motion, "partition_by": "g" if grouped else None}
     tables = [_rows(300, seed, 6.0, 80) for seed in (1, 2)]
@@ -68,3 +69,23 @@ def test_a_push_looks_at_few_of_the_legs_held() -> None:
             join.push(**{name: table.slice(at, 10) for name, table in zip(side, rows, strict=True)})
         looked.append(sum(own.compared for own in legs.bucket.operator.pairs.held) - before)
     assert looked[1] < 3 * looked[0]
+
+
+def test_a_push_puts_few_of_the_open_encounters_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    put, runs = [], encounters._runs
+
+    def counted(parts: Any, gap: int) -> Any:
+        put.append(len(parts))
+        return runs(parts, gap)
+
+    monkeypatch.setattr(encounters, "_runs", counted)
+    rows = _rows(4_000, 3, 15.0, 1_000)
+    call = ap.Encounters(ap.Stream(None, **_SIDE, motion=ap.Straight(max_gap=30.0)), epsilon=0.5, probability=1.0)
+    call.push(rows.slice(0, 3_000))
+    legs: Any = call._engine
+    held = len(legs.bucket.operator.runs.open)
+    put.clear()
+    for at in range(3_000, 3_200, 10):
+        call.push(rows.slice(at, 10))
+    assert held > 500
+    assert max(put) < held / 4

@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels import legs as kernels
+from appulse.kernels.strings import hash_rows
+from appulse.operators.held_legs import SMALLER, YOUNG
 from appulse.operators.leg_pairs import EVER, Approaches, LegPairs
 from appulse.operators.legs import Legs, Pending, things
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from appulse.model.batch import Batch
     from appulse.model.objects import Objects
@@ -33,6 +37,68 @@ class Found(NamedTuple):
     twice: list[tuple[int, Objects]]
 
 
+class _Part(NamedTuple):
+    """Some of the encounters that are open, a hash of the things of each, and which have not been taken out."""
+
+    runs: Approaches
+    pair: NDArray[np.uint64]
+    there: NDArray[np.bool_]
+
+
+class OpenRuns:
+    """Encounters that may go on, in parts: those of a push are put to a small one, and parts of a size together."""
+
+    def __init__(self) -> None:
+        self._parts: list[_Part] = []
+
+    def __len__(self) -> int:
+        return sum(int(part.there.sum()) for part in self._parts)
+
+    def all(self) -> Approaches | None:
+        """All of them; None: there is none."""
+        parts = [part.runs.filter(part.there) for part in self._parts if part.there.any()]
+        return Approaches.concat(parts) if parts else None
+
+    @property
+    def first_end(self) -> int | None:
+        """When the first of them ends."""
+        return min((int(part.runs.end[part.there].min()) for part in self._parts if part.there.any()), default=None)
+
+    def add(self, runs: Approaches) -> None:
+        """Put in some more."""
+        while len(runs) and self._parts:
+            last = self._parts[-1]
+            if len(runs) >= YOUNG and len(runs) <= len(last.runs) // SMALLER:
+                break
+            if len(runs) < YOUNG <= len(last.runs):
+                break
+            runs = Approaches.concat([last.runs.filter(last.there), runs])
+            self._parts.pop()
+        if len(runs):
+            self._parts.append(_Part(runs, _pairs_of(runs), np.ones(len(runs), bool)))
+
+    def take(self, met: Approaches, before: int) -> tuple[list[Approaches], list[Approaches]]:
+        """Take out those of the pairs of things that have met again, and of others those that ended before a time."""
+        again: list[Approaches] = []
+        over: list[Approaches] = []
+        wanted = np.unique(_pairs_of(met))
+        for part in self._parts:
+            mine = part.there & np.isin(part.pair, wanted) if len(wanted) else np.zeros(len(part.there), bool)
+            ended = part.there & ~mine & (part.runs.end < before)
+            for which, found in ((mine, again), (ended, over)):
+                if which.any():
+                    found.append(part.runs.filter(which))
+                    part.there[which] = False
+        self._parts = [
+            _Part(part.runs.filter(part.there), part.pair[part.there], np.ones(int(part.there.sum()), bool))
+            if 2 * int(part.there.sum()) < len(part.there)
+            else part
+            for part in self._parts
+            if part.there.any()
+        ]
+        return again, over
+
+
 class Runs:
     """Pairs of legs put together to encounters, which are runs of them.
 
@@ -43,41 +109,45 @@ class Runs:
     def __init__(self, gap: int, least: int) -> None:
         self._gap, self._least = gap, least
         self.waiting: Approaches | None = None
-        self.open: Approaches | None = None
+        self.open = OpenRuns()
 
     def push(self, met: Approaches, since: int) -> tuple[Approaches, Approaches]:
         """Encounters that entered and that are final; no pair to come begins before ``since``."""
         waiting = met if self.waiting is None else Approaches.concat([self.waiting, met])
         ready, self.waiting = waiting.filter(waiting.begin < since), waiting.filter(waiting.begin >= since)
-        runs = ready if self.open is None else Approaches.concat([self.open, ready])
-        if not len(runs):
-            return runs, runs
-        runs = _runs(runs, self._gap)
-        over = runs.end + self._gap < since
-        long = runs.within >= self._least
-        entered = long & ~runs.announced
-        self.open = replace(runs, announced=runs.announced | long).filter(~over)
-        return runs.filter(entered), runs.filter(over & long)
+        again, ended = self.open.take(ready, since - self._gap)
+        runs = Approaches.concat([*again, ready])
+        runs = _runs(runs, self._gap) if len(runs) else runs
+        over, long = runs.end + self._gap < since, runs.within >= self._least
+        entered = runs.filter(long & ~runs.announced)
+        self.open.add(replace(runs, announced=runs.announced | long).filter(~over))
+        final = runs.filter(over)
+        if ended:  # in the order of all
+            final = _runs(Approaches.concat([*ended, final]), self._gap)
+        return entered, final.filter(final.within >= self._least)
 
     def __len__(self) -> int:
-        return sum(map(len, self.state().values()))
+        return (0 if self.waiting is None else len(self.waiting)) + len(self.open)
 
     @property
     def due(self) -> int | None:
         """What no pair to come may begin before for anything to be answered."""
         times = [] if self.waiting is None or not len(self.waiting) else [int(self.waiting.begin.min())]
-        if self.open is not None and len(self.open):
-            times.append(int(self.open.end.min()) + self._gap)
+        if (ends := self.open.first_end) is not None:
+            times.append(ends + self._gap)
         return min(times, default=None)
 
     def state(self) -> dict[str, Approaches]:
         """All there is, by name."""
-        held = {"waiting": self.waiting, "open": self.open}
+        held = {"waiting": self.waiting, "open": self.open.all()}
         return {name: batch for name, batch in held.items() if batch is not None and len(batch)}
 
     def restore(self, name: str, batch: Approaches) -> None:
         """Take in what `state` has of a name."""
-        setattr(self, "waiting" if name == "waiting" else "open", batch)
+        if name == "waiting":
+            self.waiting = batch
+        else:
+            self.open.add(batch)
 
 
 class Encounters:
@@ -132,6 +202,13 @@ class Encounters:
                 self.pairs.restore(name, batch)
             elif isinstance(batch, Approaches):
                 self.runs.restore(name, batch)
+
+
+def _pairs_of(runs: Approaches) -> NDArray[np.uint64]:
+    """A hash of the keys of the things of each encounter, whatever their group."""
+    left = hash_rows(runs.left_key.offsets, runs.left_key.data, np.zeros(len(runs), np.int64))
+    pairs: NDArray[np.uint64] = hash_rows(runs.right_key.offsets, runs.right_key.data, left.view(np.int64))
+    return pairs
 
 
 def _runs(parts: Approaches, gap: int) -> Approaches:

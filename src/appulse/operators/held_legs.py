@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NEVER = -(1 << 62)  # before every time
-_YOUNG = 512  # legs that are copied with each push
-_SMALLER = 4  # times that a part is smaller than the one before it, at least
+YOUNG = 512  # legs that are copied with each push
+SMALLER = 4  # times that a part is smaller than the one before it, at least
 _A_BIN = 8  # legs that are compared one by one in the time that a bin takes
 
 
@@ -106,9 +106,9 @@ class HeldLegs:
 
     def add(self, fresh: Swept) -> None:
         """Keep legs."""
-        last = self._parts.pop() if self._parts and len(self._parts[-1]) < _YOUNG else None
+        last = self._parts.pop() if self._parts and len(self._parts[-1]) < YOUNG else None
         self._parts.append(_Part(fresh if last is None else Swept.concat([last.held, fresh]), self._epsilon))
-        while len(self._parts) > 1 and _YOUNG <= len(self._parts[-1]) > len(self._parts[-2]) // _SMALLER:
+        while len(self._parts) > 1 and YOUNG <= len(self._parts[-1]) > len(self._parts[-2]) // SMALLER:
             own = [self._filtered(part).held for part in self._parts[-2:]]
             self._parts[-2:] = [_Part(Swept.concat(own), self._epsilon)]
 
@@ -135,7 +135,7 @@ class HeldLegs:
         held, one_by_one = part.held.swept, len(fresh.begin) * len(part)
         anew = _A_BIN * MOST_ENTRIES * (len(fresh.begin) + len(part))
         by_bins = np.inf
-        if one_by_one > _A_BIN * _YOUNG:
+        if one_by_one > _A_BIN * YOUNG:
             by_bins = _A_BIN * kernels.entries(fresh, self._epsilon, part.index.bins)
         if one_by_one <= min(by_bins, anew):
             self.compared += one_by_one
