@@ -218,18 +218,31 @@ def rows_of(call: QueryCall, table: pa.Table) -> tuple[WindowRows, pa.Table]:
 
 
 def _ranks(rows: WindowRows, call: QueryCall, tick: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The order of rows of one tick: by key, then by all that they hold, so that it is the same everywhere."""
-    keys = np.asarray(_ranked(keys_of(rows.table, call.encoding)))
-    order = np.lexsort((keys, tick, group))
-    columns = [values[order] for values in (keys, tick, group)]
-    tied = np.logical_and.reduce([np.diff(values) == 0 for values in columns]) if len(order) else np.empty(0, bool)
-    if not tied.any():
-        return keys
-    at = order[np.append(tied, False) | np.append(False, tied)]
+    """The order of rows of one tick: by key, then by all that they hold, so that it is the same everywhere.
+
+    Rows that are alone at their time have no rank, for there is none to be put before. Rows of a tick are of one time.
+    """
+    ranks = np.zeros(len(tick), np.int64)
+    at = _tied(rows.time, group)
+    if not len(at):
+        return ranks
     few = rows.table.take(pa.array(at)).combine_chunks()
-    content = np.zeros(len(keys), np.int64)
-    content[at] = _ranked(few.to_struct_array().combine_chunks())
-    return keys * (len(keys) + 1) + content
+    keys = _ranked(keys_of(few, call.encoding))
+    same, content = _tied(keys, tick[at], group[at]), np.zeros(len(at), np.int64)
+    if len(same):
+        content[same] = _ranked(few.take(pa.array(same)).combine_chunks().to_struct_array().combine_chunks())
+    ranks[at] = keys * (len(keys) + 1) + content
+    return ranks
+
+
+def _tied(*columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows that have all of their values in common with another."""
+    order = np.lexsort(columns)
+    if not len(order):
+        return order
+    tied = np.logical_and.reduce([np.diff(values[order]) == 0 for values in columns])
+    found: NDArray[np.int64] = order[np.append(tied, False) | np.append(False, tied)]
+    return found
 
 
 def _ranked(values: pa.Array) -> NDArray[np.int64]:
