@@ -219,6 +219,19 @@ def _are_same(offsets: Ints, data: ByteArray, i: Whole, j: Whole) -> bool:
     return bool(differ == 0)
 
 
+@kernel
+def digest_words(words: NDArray[np.uint64], out: NDArray[np.uint64]) -> None:
+    """A digest of 128 bits of each row of words: two hashes that mix in different ways."""
+    for i in range(len(words)):
+        a, b = np.uint64(0xCBF29CE484222325), np.uint64(0x9E3779B97F4A7C15)
+        for k in range(words.shape[1]):
+            a = (a ^ words[i, k]) * np.uint64(0xFF51AFD7ED558CCD)
+            a ^= a >> np.uint64(33)
+            b = (b + words[i, k]) * np.uint64(0xC4CEB9FE1A85EC53)
+            b ^= b >> np.uint64(29)
+        out[i, 0], out[i, 1] = a * np.uint64(0xC4CEB9FE1A85EC53), b * np.uint64(0xFF51AFD7ED558CCD)
+
+
 class Runs(NamedTuple):
     """Runs of values, one a row: ``values[begin[i] - base :][: length[i]]``."""
 

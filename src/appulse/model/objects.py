@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from appulse.kernels.strings import digest_words
 from appulse.model.batch import SHARED, Batch
 
 if TYPE_CHECKING:
@@ -18,24 +19,29 @@ if TYPE_CHECKING:
     from appulse.model.strings import Bytes, Labels
     from appulse.model.uncertainty import Form
 
+_DIGEST = 16  # bytes
 _NO_INTEGERS, _NO_FLOATS = np.empty(0, np.int64), np.empty(0)
 
 
 def contents(objects: Objects) -> pa.Array:
     """A digest of what each row holds: equal for equal rows."""
-    return pa.array(contents_of(objects), pa.binary())
+    if len(objects.first) or objects.weight_runs is not None or objects.group is not None:
+        return pa.array(contents_of(objects), pa.binary(_DIGEST)).cast(pa.binary())
+    found = np.empty((len(objects), 2), np.uint64)
+    digest_words(_numbers(objects).view(np.uint64), found)
+    given = pa.Array.from_buffers(pa.binary(_DIGEST), len(objects), [None, pa.py_buffer(found)])
+    return given.cast(pa.binary())
 
 
 def contents_of(objects: Objects) -> list[bytes]:
-    """As `contents`."""
+    """Digests that stay the same from version to version."""
     first, weighted = objects.first * objects.d, objects.weight_runs is not None
-    margin = np.empty((len(objects), 0)) if objects.margin is None else objects.margin[:, None]
-    flat = np.hstack([objects.centre, objects.spread, objects.mass[:, None], margin])
+    flat = _numbers(objects)
     found, data, width = [], flat.tobytes(), flat.shape[1] * flat.itemsize
     if not len(first) and not weighted and objects.group is None:
-        return [blake2b(data[at : at + width], digest_size=16).digest() for at in range(0, len(data), width)]
+        return [blake2b(data[at : at + width], digest_size=_DIGEST).digest() for at in range(0, len(data), width)]
     for i in range(len(objects)):
-        digest = blake2b(data[i * width : (i + 1) * width], digest_size=16)
+        digest = blake2b(data[i * width : (i + 1) * width], digest_size=_DIGEST)
         if len(first):
             digest.update(objects.samples[first[i] : first[i + 1]].tobytes())
         if weighted:
@@ -44,6 +50,12 @@ def contents_of(objects: Objects) -> list[bytes]:
             digest.update(objects.group.values[objects.group.codes[i]])
         found.append(digest.digest())
     return found
+
+
+def _numbers(objects: Objects) -> NDArray[np.float64]:
+    """What rows hold beside samples and groups."""
+    margin = np.empty((len(objects), 0)) if objects.margin is None else objects.margin[:, None]
+    return np.hstack([objects.centre, objects.spread, objects.mass[:, None], margin])
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from appulse.kernels.strings import are_words
 from appulse.model.batch import runs_at, words_at
-from appulse.model.room import room
+from appulse.model.room import room, steps
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -150,6 +150,11 @@ class Arena:
         if self.words:
             return np.arange(len(self) + 1) * _WORD, values
         return np.append(self.begin - self.base, len(values)), values
+
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """Where the run of each row is among all, of runs that are read only."""
+        return steps(len(self)) if self._place is None else np.ascontiguousarray(self._place)
 
     def settled(self) -> Arena:
         """The same runs in the order of the rows."""

@@ -155,13 +155,14 @@ class NearestRows(HeldPairs):
         which: NDArray[np.int64],
     ) -> Answers:
         """The best pairs; with how="left" rows without any, too."""
-        best = self._best(pairs, row, copies)
+        best = self.best(pairs, row, copies)
         if self.plan.how != "left":
             return best
         some = np.bincount(row, minlength=len(copies)) > 0
         return Answers.concat([best, gone.filter(~some[which]).alone(self.plan)])
 
-    def _best(self, pairs: Answers, row: NDArray[np.int64], copies: NDArray[np.int64]) -> Answers:
+    def best(self, pairs: Answers, row: NDArray[np.int64], copies: NDArray[np.int64]) -> Answers:
+        """The best of the pairs of each row; of those equally good the first by time, then by key."""
         value = values_of(self.plan.by, pairs.distance, pairs.probability)
         order = np.lexsort((pairs.right_time, value, row))
         same = _same_as_before(row[order], value[order], pairs.right_time[order])

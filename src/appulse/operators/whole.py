@@ -138,13 +138,11 @@ class WholeJoin:
         plan = self._join.plan
         return not plan.self_join and plan.how == "inner" and not plan.fewer_than and not plan.audit
 
-    def numbered(self) -> list[Arena]:
-        """Let rows have their places for keys in answers, as words; their own keys come back, table by table."""
-        own = [store.key for store in self._stores]
+    def numbered(self) -> WholeJoin:
+        """The same, with the places of rows in their tables for keys in answers, as words."""
         for store in self._stores:
-            n = len(store)
-            store.key = Arena.of(steps(n + 1, _WORD), steps(n).view(np.uint8))
-        return own
+            store.key = Arena.of(steps(len(store) + 1, _WORD), store.key.places.view(np.uint8))
+        return self
 
     @property
     def plain(self) -> bool:

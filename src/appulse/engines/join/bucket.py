@@ -23,6 +23,7 @@ from appulse.operators.nearest_search import NearestTrees
 from appulse.operators.numbering import Released, in_own_window, pushed_out_at_once
 from appulse.operators.similarity_join import SimilarityJoin
 from appulse.operators.whole import WholeJoin
+from appulse.operators.whole_nearest import whole_nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,11 +129,22 @@ class JoinBucket(ObjectsBucket):
         if {i for i, _ in self.came} != set(range(len(self.call.plan.streams))):
             return None
         tables = [rows for _, rows in sorted(self.came, key=itemgetter(0))]
+        if self.call.plan.best:
+            nearest = None if self.pairs is None or len(self.pairs) or len(self.operator) else self._best_of(tables)
+            return None if nearest is None else [nearest]
         whole = WholeJoin.of(self.operator, tables, self.workers)
         if whole is None:
             return None
-        found = tables_of(whole, self.call)
+        found = tables_of(whole, tables, self.call)
         return [*found, to_table(self.operator.end(), self.call)]
+
+    def _best_of(self, tables: Sequence[Objects]) -> pa.Table | None:
+        """The nearest rows of whole tables, where more than their means counts."""
+        found = whole_nearest(self.call.plan, tables, self.operator.counts, self.workers)
+        if found is None:
+            return None
+        self.output.add(len(found))
+        return to_table(found, self.call)
 
     def _searched(self) -> Answers:
         """The nearest rows of whole streams."""

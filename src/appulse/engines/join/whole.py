@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from appulse.engines.join.call import JoinCall
     from appulse.model.carried import Columns
     from appulse.model.encoding import Encoding
-    from appulse.operators.buffers import Arena
+    from appulse.model.objects import Objects
     from appulse.operators.whole import Points, WholeJoin
 
 _BITS = 64
 
 
-def tables_of(whole: WholeJoin, call: JoinCall) -> list[pa.Table]:
-    """A table for each part. Of points, keys and times are looked up once a row, and not once a pair."""
+def tables_of(whole: WholeJoin, given: Sequence[Objects], call: JoinCall) -> list[pa.Table]:
+    """A table for each part. Of points, keys and times are looked up once a row of those given, not once a pair."""
     behind = any(encoding.behind for encoding in call.encodings)
     if behind and whole.two_sided and not call.imputes and may_repeat(call.encodings):
-        carried = _Carried(whole.numbered()).of
-        return whole.answers(lambda answers: to_table(answers, call, carried))
+        carried = _Carried(given).of
+        return whole.numbered().answers(lambda answers: to_table(answers, call, carried))
     if not whole.plain or call.imputes or behind:
         return whole.answers(lambda answers: to_table(answers, call))
     columns = (
@@ -61,8 +61,8 @@ def tables_of(whole: WholeJoin, call: JoinCall) -> list[pa.Table]:
 class _Carried:
     """What rows carry, taken apart once a row and part, and not once a pair: answers have places for keys."""
 
-    def __init__(self, keys: Sequence[Arena]) -> None:
-        self._keys = keys
+    def __init__(self, given: Sequence[Objects]) -> None:
+        self._given = given
 
     def of(
         self, keys: Bytes, stream: NDArray[np.int64], encodings: Sequence[Encoding], columns: Columns
@@ -70,8 +70,7 @@ class _Carried:
         """As `carried_by`, of the rows of one stream at places."""
         number, place = int(stream[0]), keys.data.view(np.int64)
         rows, which = np.unique(place, return_inverse=True)
-        given = Bytes(*self._keys[number].take(rows))
-        own, found = carried_by(given, stream[: len(rows)], encodings, columns)
+        own, found = carried_by(self._given[number].key.take(rows), stream[: len(rows)], encodings, columns)
         at = pa.array(which)
         return own.take(which), [column.take(at) for column in found]
 
