@@ -150,7 +150,7 @@ def made(n: int, seed: int, p: Any, rho: float | None, **further: Any) -> ap.Str
     chance = np.random.default_rng(seed)
     table = pa.table({"k": np.arange(n), "t": np.arange(n) + seed / 3, "x": chance.random(n) * 20.0, "p": p})
     existence = "p" if rho is None else ap.Bursts("p", correlation=rho)
-    return ap.Stream(table, key="k", time="t", value="x", existence=existence, **further)
+    return ap.Stream(table, key="k", time="t", value=ap.Exact("x"), existence=existence, **further)
 
 
 ASKED: dict[str, Any] = {"epsilon": 1.0, "probability": 0.1, "window": ap.UncertainCountWindow(8, confidence=0.95)}
@@ -229,7 +229,7 @@ def test_sums_and_counts_are_those_of_possible_worlds(
     exist, rho = given
     n = len(exist)
     rows = pa.table({"k": range(n), "t": range(n), "x": values[:n], "p": [float(p) for p in exist]})
-    stream = ap.Stream(rows, key="k", time="t", value="x", existence=ap.Bursts("p", correlation=float(rho)))
+    stream = ap.Stream(rows, key="k", time="t", value=ap.Exact("x"), existence=ap.Bursts("p", correlation=float(rho)))
     window: Any = data.draw(st.sampled_from([ap.TimeWindow(length), ap.CountWindow(int(length) + 1)]))
     found = ap.window_aggregate(stream, {"x": ["sum", "count", "frequent50"]}, window=window)
     some = np.empty(1)
@@ -261,3 +261,11 @@ def test_aggregates_that_are_not_known_of_bursts_say_so() -> None:
     impossible = made(2, 1, np.array([0.9, 0.1]), 0.8)
     with pytest.raises(ap.BadInput, match=r"probabilities 0\.9 and 0\.1"):
         ap.window_aggregate(impossible, {"x": "sum"}, window=5)
+
+
+def test_the_rows_that_do_not_fit_are_named_by_their_times() -> None:
+    at = [np.datetime64("2026-05-04T09:00:00", "us"), np.datetime64("2026-05-04T09:00:03.5", "us")]
+    table = pa.table({"id": [1, 2], "at": pa.array(at), "x": [0.0, 0.0], "p": [0.3, 0.99]})
+    stream = ap.Stream(table, key="id", time="at", value=ap.Exact("x"), existence=ap.Bursts("p", correlation=0.9))
+    with pytest.raises(ap.BadInput, match=r"at 1777885200 s \(2026-05-04T09:00:00 in UTC\) and 1777885203\.5 s"):
+        ap.window_aggregate(stream, {"x": "sum"}, window="5 seconds")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from appulse.errors import ImpossibleBursts
 from appulse.kernels.bursts import chain
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+# Times before 1971 count from something else than 1970; later than 2200 they are no seconds.
+_FIRST_DATE, _LAST_DATE = 365 * 86_400_000_000, 84_000 * 86_400_000_000
 
 
 def check_chains(
@@ -37,7 +41,15 @@ def impossible(exist: NDArray[np.float64], time: NDArray[np.int64], at: int, cor
     spread = math.sqrt(p * (1.0 - p) * r * (1.0 - r))
     low, high = (max(0.0, p + r - 1.0) - p * r) / spread, (min(p, r) - p * r) / spread
     return ImpossibleBursts(
-        f"ap.Bursts: consecutive rows at {time[at - 1] / 1e6:g} s and {time[at] / 1e6:g} s exist with "
+        f"ap.Bursts: consecutive rows at {_moment(time[at - 1])} and {_moment(time[at])} exist with "
         f"probabilities {p:g} and {r:g}. These allow correlations from {low:.6g} to {high:.6g}, and "
         f"correlation={correlation:g} was given."
     )
+
+
+def _moment(micros: np.int64) -> str:
+    """A time with all its digits; as a date, too, where it may be one."""
+    text = f"{int(micros) / 1e6:.16g} s"
+    if not _FIRST_DATE <= micros < _LAST_DATE:
+        return text
+    return f"{text} ({np.datetime64(int(micros), 'us').item().isoformat()} in UTC)"
