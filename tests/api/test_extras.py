@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import sysconfig
@@ -75,6 +76,12 @@ def test_every_call_in_process_works_without_spark(bare: str) -> None:
     joined, rejected, *others = _told(bare, CALLS)
     assert (joined > 0, rejected) == (True, 1)
     assert all(others)
+
+
+def test_the_first_example_of_the_readme_needs_no_extra(bare: str) -> None:
+    blocks = re.findall(r"```(?:python|text)\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    done = _ran(bare, "-c", blocks[0])
+    assert (done.returncode, done.stdout) == (0, blocks[1]), done.stderr
 
 
 def test_a_session_names_the_extra(bare: str) -> None:
