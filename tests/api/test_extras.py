@@ -91,12 +91,30 @@ def test_a_session_names_the_extra(bare: str) -> None:
     assert "pip install 'appulse[spark]'" in told
 
 
-@pytest.mark.parametrize("command", [("demo", "weather"), ("run", "examples/cabs.toml", "--once")])
-def test_commands_on_spark_name_the_extra(bare: str, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        (("demo", "aircraft"), "demo"),
+        (("demo", "weather"), "demo"),
+        (("pack", "workers.tar.gz"), "spark"),
+        (("run", "examples/cabs.toml", "--once"), "spark"),
+    ],
+)
+def test_commands_name_the_extra(bare: str, command: tuple[str, ...], extra: str) -> None:
     done = _ran(bare, "-m", "appulse.cli", *command)
-    assert done.returncode in (1, 2)
-    assert "Traceback" not in done.stderr
-    assert "pip install 'appulse[spark]'" in done.stdout
+    assert (done.returncode, done.stderr) == (1, "")
+    assert f"pip install 'appulse[{extra}]'" in done.stdout
+
+
+def test_the_list_of_demos_names_the_extra(bare: str) -> None:
+    assert "pip install 'appulse[demo]'" in _ran(bare, "-m", "appulse.cli", "demo").stdout
+    listed = json.loads(_ran(bare, "-m", "appulse.cli", "demo", "--json").stdout)
+    assert {one["demo"]: one["extra"] for one in listed} == {"weather": "demo", "aircraft": "demo"}
+
+
+def test_kernels_are_compiled_without_spark(bare: str) -> None:
+    code = "import importlib as i; print(json.dumps(callable(i.import_module('appulse.engines.warm').compile_all)))"
+    assert _told(bare, code)
 
 
 def test_commands_in_process_work_without_spark(bare: str, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as js
 import shutil
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ from appulse.cli.console import errors_reported
 from appulse.cli.run import carry_out
 from appulse.cli.running import Stretch
 from appulse.engines.spark.installation import need_spark
-from appulse.errors import JobError, nearest
+from appulse.errors import JobError, NotBuilt, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,18 +24,28 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 _DEMOS = {
-    "weather": "when airports of New York have the same weather: real reports, on local Spark (needs appulse[demo])",
+    "weather": "when airports of New York have the same weather: real reports, on local Spark",
     "aircraft": "which aircraft come too close, and how sure that is: generated reports, in this process",
 }
+_NEEDS = {"weather": ("pyspark", "pandas", "matplotlib"), "aircraft": ("pandas", "matplotlib")}
+_EXTRA = "pip install 'appulse[demo]'"
 _MADE = ("input", "checkpoint", "pairs", "rejects")  # folders of a former demo, made anew
 # For half a minute the JVM's best compiler costs more than it gives, and two thousand rows a batch are one task's work.
 _BRIEF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions": "1"}
 _TEMPLATE = Path(__file__).parent / "demos" / "weather.toml"
 
 
+def _completed(begun: str) -> list[tuple[str, str]]:
+    """The demos whose names begin so, for the shell, and what each shows."""
+    return [(name, about) for name, about in _DEMOS.items() if name.startswith(begun)]
+
+
 def demo(
     name: Annotated[
-        str | None, typer.Argument(help=f"Which: {', '.join(_DEMOS)}; none lists them.", show_default=False)
+        str | None,
+        typer.Argument(
+            help=f"Which: {', '.join(_DEMOS)}; none lists them.", show_default=False, autocompletion=_completed
+        ),
     ] = None,
     *,
     out: Annotated[Path, typer.Option(help="The folder for data, answers and picture.")] = Path("out/demo"),
@@ -49,6 +60,8 @@ def demo(
     with errors_reported(console):
         if name not in _DEMOS:
             raise JobError(f"There is no demo {name!r}.{nearest(name, _DEMOS)}")
+        if missing := [module for module in _NEEDS[name] if find_spec(module) is None]:
+            raise NotBuilt(f"This demo needs {' and '.join(missing)}, not installed here. Install the extra: {_EXTRA}")
         if name == "aircraft":
             picture = _aircraft(console, out / name)
         else:
@@ -63,10 +76,11 @@ def demo(
 
 def _list(*, as_json: bool) -> None:
     if as_json:
-        typer.echo(js.dumps([{"demo": demo, "about": about} for demo, about in _DEMOS.items()]))
+        typer.echo(js.dumps([{"demo": demo, "about": about, "extra": "demo"} for demo, about in _DEMOS.items()]))
         return
     for demo, about in _DEMOS.items():
         typer.echo(f"appulse demo {demo:<9} {about}")
+    typer.echo(f"Both need an extra: {_EXTRA}")
 
 
 def _aircraft(console: Console, folder: Path) -> Path:

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from appulse.cli.console import errors_reported
+from appulse.engines.spark.installation import need_spark
 
 __all__ = ["pack"]
 
@@ -26,6 +27,7 @@ def pack(
 
     console = Console(highlight=False, stderr=json)
     with errors_reported(console):
+        need_spark()  # a part of the archive
         size = write(out)
     if json:
         typer.echo(js.dumps({"archive": str(out), "bytes": size, "conf": settings_of(out)}))

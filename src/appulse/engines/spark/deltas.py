@@ -15,8 +15,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark import TaskContext
-
 from appulse.errors import StateError
 
 if TYPE_CHECKING:
@@ -83,6 +81,8 @@ class RecentDeltas:
     @classmethod
     def of_task(cls) -> RecentDeltas | None:
         """Those of a Spark application on this machine, which deletes them at its end; None outside of a task."""
+        from pyspark import TaskContext  # here: kernels are compiled without Spark, too
+
         if TaskContext.get() is None:
             return None
         from pyspark import SparkFiles  # which the client of Spark Connect does not have

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from appulse.engines.bucket import LAST
 from appulse.engines.spark.blobs import ANSWERS, END, METRICS, REJECTS, by_tag, metrics_blob, read_table, table_bytes
 from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of, outgrown
-from appulse.engines.spark.suspicions import Seen
 from appulse.errors import warn
 from appulse.model.defects import NO_SUCH_ROW, SAME_TIME
 
@@ -24,6 +23,13 @@ if TYPE_CHECKING:
     from appulse.engines.bucket import Bucket
 
 Sent = list[tuple[int, bytes]]
+
+
+class Seen(NamedTuple):
+    """How many rows would lie in a region with latitude and longitude swapped, and how many answers there are."""
+
+    swapped: int = 0
+    answers: int = 0
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,6 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pyspark import TaskContext
-
 from appulse.engines.spark.deltas import HEAD, NO_DIGEST, REMEDY, RecentDeltas, is_intact, read_file, read_head, signed
 from appulse.errors import CheckpointError, StateError
 
@@ -182,6 +180,8 @@ class TileState:
         return len(payload)
 
     def _cache_key(self, tile: int) -> tuple[str, ...]:
+        from pyspark import TaskContext  # here: kernels are compiled without Spark, too
+
         context = TaskContext.get()
         query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
         return (query or "", self._fingerprint, str(tile))

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyspark import AccumulatorParam, TaskContext
 
+from appulse.engines.spark.stage import Seen
 from appulse.errors import warn_swapped
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql import SparkSession
-
-
-class Seen(NamedTuple):
-    """How many rows would lie in a region with latitude and longitude swapped, and how many answers there are."""
-
-    swapped: int = 0
-    answers: int = 0
 
 
 class _Seen(AccumulatorParam[Seen]):

@@ -39,7 +39,8 @@ from appulse.engines.spark.queries.parts import matched_in_parts
 from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import plain_tiling
 from appulse.engines.spark.sources import Sources, default_partitions
-from appulse.engines.spark.suspicions import Seen, suspicions
+from appulse.engines.spark.stage import Seen
+from appulse.engines.spark.suspicions import suspicions
 from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.spark.tagged import (
     ANSWER,
