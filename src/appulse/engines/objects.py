@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from appulse.engines.base import Call
@@ -13,7 +14,7 @@ from appulse.engines.spark.codec import pack, unpack
 from appulse.model import uncertainty
 from appulse.model.carried import split_carried
 from appulse.model.changes import additions, encode_changes, newest, parted
-from appulse.model.defects import as_json, reject_schema
+from appulse.model.defects import reject_schema, rows_as_json
 from appulse.model.encode import encode, infer_dimensions
 from appulse.model.encoding import check_columns
 from appulse.model.filled import split_ways
@@ -26,7 +27,6 @@ from appulse.operators.numbering import canonical_order
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from appulse.model.encoding import Encoding
@@ -85,7 +85,7 @@ class ObjectsCall(Call[Objects]):
                 "time": from_micros(rows.time, encoding.time_type, encoding.unit),
                 "reason": [reason] * len(rows),
                 "detail": list(details),
-                "values": [as_json(dict(zip(names, centre, strict=True))) for centre in centres.tolist()],
+                "values": rows_as_json(pa.table(dict(zip(names, np.ascontiguousarray(centres.T), strict=True)))),
             },
             schema=reject_schema(encoding.key_type, encoding.time_type),
         )

@@ -128,7 +128,7 @@ def _strange(table: pa.Table, does: NDArray[Any], given: pa.Array, encoding: Enc
     defects.mark(
         np.ones(len(at), bool),
         why.BAD_CHANGE,
-        lambda i: f"column {encoding.change!r} is {given[int(at[i])].as_py()!r}, wanted 'add' or 'remove'",
+        why.each(lambda i: f"column {encoding.change!r} is {given[int(at[i])].as_py()!r}, wanted 'add' or 'remove'"),
     )
     return rejects_of(table, encoding, defects)
 

@@ -105,10 +105,10 @@ def _numbers(array: pa.Array) -> NDArray[Any]:
     return found
 
 
-def held(table: pa.Table, name: str, row: int) -> str:
-    """What a column holds in a row, as text: what is null is not nan."""
-    value = table[name][row].as_py()
-    return "null" if value is None else str(value)
+def held(table: pa.Table, name: str, rows: NDArray[np.int64]) -> list[str]:
+    """What a column holds in some rows, as text: what is null is not nan."""
+    values = chunk(table[name]).take(pa.array(rows)).to_pylist()
+    return ["null" if value is None else str(value) for value in values]
 
 
 def nulls(column: pa.ChunkedArray | pa.Array) -> NDArray[np.bool_]:

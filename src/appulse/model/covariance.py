@@ -48,8 +48,8 @@ def checked_deviations(
 ) -> NDArray[np.float64]:
     """Deviations or radii (n, parts), of columns or numbers; bad rows are marked, those above ``most`` as ``large``."""
     spread = _read(table, parts, defects)
-    defects.mark(_in_any(spread < 0.0), why.NEGATIVE_SPREAD, lambda i: f"spread is {spread[i].tolist()}")
-    defects.mark(_in_any(spread > most), large, lambda i: f"spread is {spread[i].tolist()}")
+    defects.mark(_in_any(spread < 0.0), why.NEGATIVE_SPREAD, why.of_values("spread is ", spread))
+    defects.mark(_in_any(spread > most), large, why.of_values("spread is ", spread))
     return spread
 
 
@@ -64,7 +64,7 @@ def checked_spread(table: pa.Table, model: Gaussian, defects: Defects) -> NDArra
     triangle = _read(table, model.covariance, defects)
     finite = np.where(defects.bad[:, None], 0.0, triangle)
     bad = not_covariances(finite, d)
-    defects.mark(bad, why.BAD_COVARIANCE, lambda i: f"its upper triangle is {triangle[i].tolist()}")
+    defects.mark(bad, why.BAD_COVARIANCE, why.of_values("its upper triangle is ", triangle))
     return np.sqrt(np.maximum(finite, 0.0)) if d == 1 else finite
 
 
@@ -86,10 +86,11 @@ def _read(table: pa.Table, parts: Sequence[str | float], defects: Defects) -> ND
     for k, part in enumerate(parts):
         found[:, k] = floats(table[part]) if isinstance(part, str) else float(part)
 
-    def given(i: int) -> str:
-        return ", ".join(held(table, p, i) if isinstance(p, str) else str(float(p)) for p in parts)
+    def details(at: NDArray[np.int64]) -> list[str]:
+        texts = [held(table, p, at) if isinstance(p, str) else [str(float(p))] * len(at) for p in parts]
+        return [f"spread is [{', '.join(row)}]" for row in zip(*texts, strict=True)]
 
-    defects.mark(_in_any(~np.isfinite(found)), why.NON_FINITE, lambda i: f"spread is [{given(i)}]")
+    defects.mark(_in_any(~np.isfinite(found)), why.NON_FINITE, details)
     return found
 
 

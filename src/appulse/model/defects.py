@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
+from json.encoder import encode_basestring
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from appulse.errors import shown_scalar
-from appulse.model.columns import nulls
+from appulse.model.columns import held, nulls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
+
+    Details = Callable[[NDArray[np.int64]], Sequence[str]]  # of some rows, a text each
 
 NON_FINITE = "non-finite value"
 WRONG_DIMENSION = "wrong dimension"
@@ -47,6 +51,9 @@ NEVER_TRUE = "can never match"
 BAD_CHANGE = "bad change"
 NO_SUCH_ROW = "no such row"
 NOT_DECODED = "cannot be decoded"
+
+#: The detail of a row with holes that are left.
+NOT_FILLED = "what is missing cannot be filled with finite numbers"
 
 #: Of every reason: its cause, and what to do. `docs/errors.md` is made of it, by `tools/errors.py`.
 REASONS: dict[str, tuple[str, str]] = {
@@ -140,26 +147,54 @@ REASONS: dict[str, tuple[str, str]] = {
 UNDECODED = "_undecoded"
 
 
+def each(detail: Callable[[int], str]) -> Details:
+    """Texts made row by row, where rows are seldom so."""
+    return lambda at: list(map(detail, at.tolist()))
+
+
+def of_values(what: str, values: NDArray[Any], after: str = "") -> Details:
+    """What each row has of some values, between two texts."""
+    return lambda at: [f"{what}{value}{after}" for value in values[at].tolist()]
+
+
+def of_columns(table: pa.Table, columns: Sequence[str], odd: NDArray[np.bool_]) -> Details:
+    """The columns in which each row is ``odd`` (n, columns), with what it holds there."""
+
+    def details(at: NDArray[np.int64]) -> list[str]:
+        texts = np.full((len(columns), len(at)), "", object)
+        for own, name, there in zip(texts, columns, odd[at].T, strict=True):
+            own[there] = [f"{name} is {value}" for value in held(table, name, at[there])]
+        return [", ".join(filter(None, row)) for row in zip(*texts.tolist(), strict=True)]
+
+    return details
+
+
 class Defects:
     """Marks rows of a batch as unusable; the first reason found for a row is the one reported."""
 
     def __init__(self, n: int) -> None:
         self.bad = np.zeros(n, bool)
-        self.found: list[tuple[NDArray[np.int64], str, Callable[[int], str]]] = []
+        self.found: list[tuple[NDArray[np.int64], str, str | Details]] = []
 
-    def mark(self, rows: NDArray[np.bool_] | np.bool_, reason: str, detail: Callable[[int], str]) -> None:
-        """Reject the ``rows`` (a mask) not yet rejected; ``detail`` words the trouble of one row."""
+    def mark(self, rows: NDArray[np.bool_] | np.bool_, reason: str, details: str | Details) -> None:
+        """Reject the ``rows`` (a mask) not yet rejected; ``details`` word the trouble of all, or of each."""
         if not np.count_nonzero(rows):
             return
         fresh = np.flatnonzero(rows & ~self.bad)
         if len(fresh):
             self.bad[fresh] = True
-            self.found.append((fresh, reason, detail))
+            self.found.append((fresh, reason, details))
 
-    def listed(self) -> list[tuple[int, str, str]]:
-        """(row, reason, detail) of every rejected row, in row order."""
-        found = [(int(i), reason, detail(int(i))) for rows, reason, detail in self.found for i in rows]
-        return sorted(found)
+    def columns(self) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """Row, reason and detail of every rejected row, in row order."""
+        text, rows = pa.string(), np.concatenate([np.empty(0, np.int64), *(rows for rows, *_ in self.found)])
+        reasons, details = [pa.array([], text)], [pa.array([], text)]
+        for at, reason, given in self.found:
+            reasons.append(pa.repeat(pa.scalar(reason, text), len(at)))
+            found = pa.repeat(pa.scalar(given, text), len(at)) if isinstance(given, str) else pa.array(given(at), text)
+            details.append(found)
+        order = pa.array(np.argsort(rows))
+        return pa.array(rows).take(order), *(pa.concat_arrays(parts).take(order) for parts in (reasons, details))
 
 
 @lru_cache(maxsize=64)
@@ -182,16 +217,11 @@ def read_columns(there: Collection[str], columns: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([*columns, *([UNDECODED] if UNDECODED in there else [])]))
 
 
-def not_filled(_row: int) -> str:
-    """The detail of a row with holes that are left."""
-    return "what is missing cannot be filled with finite numbers"
-
-
 def check_decoded(table: pa.Table, defects: Defects) -> None:
     """Mark rows whose message could not be decoded."""
     if table.schema.get_all_field_indices(UNDECODED):
         column = table[UNDECODED]
-        defects.mark(~nulls(column), NOT_DECODED, lambda i: _place_of(column[i].as_py()))
+        defects.mark(~nulls(column), NOT_DECODED, lambda at: [_place_of(column[i].as_py()) for i in at.tolist()])
 
 
 def _place_of(message: Any) -> str:
@@ -211,29 +241,35 @@ def _shown_message(message: Any) -> str:
 
 def shown_values(table: pa.Table, columns: Sequence[str], rows: pa.Array) -> list[str]:
     """What rejected rows hold in some columns as JSON; of a message that could not be decoded the message."""
-    held = python_rows(table.select(list(columns)).take(rows)) if columns else [{}] * len(rows)
+    named = [name for name in dict.fromkeys(columns) if name != UNDECODED]
+    texts = rows_as_json(table.select(named).take(rows)) if named else ["{}"] * len(rows)
     if UNDECODED not in table.column_names:
-        return [as_json(row) for row in held]
+        return texts
     messages = table[UNDECODED].take(rows).to_pylist()
-    return [
-        as_json({n: v for n, v in row.items() if n != UNDECODED}) if message is None else _shown_message(message)
-        for row, message in zip(held, messages, strict=True)
-    ]
+    return [text if message is None else _shown_message(message) for text, message in zip(texts, messages, strict=True)]
 
 
 def rows_as_json(table: pa.Table) -> list[str]:
-    """Each row of a table, as `as_json` has it."""
-    return [as_json(row) for row in python_rows(table)]
+    """Each row of a table, as `as_json` has it: column by column, as most values are numbers and plain texts."""
+    names = [encode_basestring(name).replace("%", "%%") for name in table.column_names]
+    form = "{" + ", ".join(f"{name}: %s" for name in names) + "}"
+    return [form % row for row in zip(*map(_texts, table.columns), strict=True)]
 
 
-def python_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows of a table as Python's own; times that it has no object for are texts."""
+def _texts(column: pa.ChunkedArray) -> list[str]:
+    """The values of a column as JSON; times that Python has no object for are texts."""
+    kind = column.type
     try:
-        rows: list[dict[str, Any]] = table.to_pylist()
+        values = column.to_pylist()
     except (OverflowError, ValueError):
-        columns = [[shown_scalar(value) for value in table[name]] for name in table.column_names]
-        rows = [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
-    return rows
+        values = [shown_scalar(value) for value in column]
+    if pa.types.is_floating(kind):
+        return ["null" if v is None else repr(v) if isfinite(v) else f'"{v}"' for v in values]
+    if pa.types.is_integer(kind):
+        return ["null" if v is None else str(v) for v in values]
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return ["null" if v is None else encode_basestring(v) for v in values]
+    return [as_text(value) for value in values]
 
 
 def as_json(values: dict[str, Any]) -> str:
@@ -263,4 +299,4 @@ def concat_rejects(parts: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
 
 def check_partition(table: pa.Table, column: str, defects: Defects) -> None:
     """Mark rows without a partition."""
-    defects.mark(nulls(table[column]), NULL_PARTITION, lambda _: f"column {column!r} is null")
+    defects.mark(nulls(table[column]), NULL_PARTITION, f"column {column!r} is null")

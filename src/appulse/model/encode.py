@@ -127,7 +127,7 @@ def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tu
             defects.mark(
                 np.isin(np.arange(len(table)), good[failed]),
                 why.NON_FINITE,
-                why.not_filled,
+                why.NOT_FILLED,
             )
     rejects = rejects_of(table, encoding, defects)
     if encoding.where:
@@ -199,9 +199,9 @@ class Values(Batch):
 def check_identity(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.int64]:
     """Mark rows without key, time or partition; the times in microseconds."""
     micros, null, strange = to_micros(chunk(table[encoding.time]), encoding.unit)
-    defects.mark(null, why.NULL_TIME, lambda _: f"column {encoding.time!r} is null")
-    defects.mark(strange, why.NON_FINITE, lambda _: f"column {encoding.time!r} is not a finite time in range")
-    defects.mark(nulls(table[encoding.key]), why.NULL_KEY, lambda _: f"column {encoding.key!r} is null")
+    defects.mark(null, why.NULL_TIME, f"column {encoding.time!r} is null")
+    defects.mark(strange, why.NON_FINITE, f"column {encoding.time!r} is not a finite time in range")
+    defects.mark(nulls(table[encoding.key]), why.NULL_KEY, f"column {encoding.key!r} is null")
     for column in encoding.partition_by:
         check_partition(table, column, defects)
     return micros
@@ -212,7 +212,7 @@ def _check_existence(table: pa.Table, encoding: Encoding, defects: Defects) -> N
         return full(len(table), 1.0)
     existence = floats(table[given])
     bad = ~((existence > 0.0) & (existence <= ABOVE_ONE))
-    defects.mark(bad, why.BAD_EXISTENCE, lambda i: f"column {given!r} is {held(table, given, i)}")
+    defects.mark(bad, why.BAD_EXISTENCE, _is(table, given))
     return np.minimum(existence, 1.0)
 
 
@@ -223,7 +223,7 @@ def _check_measure(table: pa.Table, encoding: Encoding, defects: Defects) -> NDA
     defects.mark(
         ~np.isfinite(measure),
         why.NON_FINITE,
-        lambda i: f"column {given!r} is {held(table, given, i)}",
+        _is(table, given),
     )
     return measure
 
@@ -233,15 +233,19 @@ def _check_margin(table: pa.Table, encoding: Encoding, defects: Defects) -> NDAr
     if not isinstance(given, str):
         return np.full(len(table), given) if given > 0.0 else None
     margin = floats(table[given])
-    defects.mark(~np.isfinite(margin), why.NON_FINITE, lambda i: f"column {given!r} is {held(table, given, i)}")
-    defects.mark(margin < 0.0, why.NEGATIVE_MARGIN, lambda i: f"column {given!r} is {margin[i]}")
+    defects.mark(~np.isfinite(margin), why.NON_FINITE, _is(table, given))
+    defects.mark(margin < 0.0, why.NEGATIVE_MARGIN, why.of_values(f"column {given!r} is ", margin))
     return margin
 
 
 def _check_motion(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.float64] | None:
     if encoding.motion is None or isinstance(encoding.motion, Straight):
         return None
-    return encoding.motion.velocities(table, lambda rows, detail: defects.mark(rows, why.BAD_MOTION, detail))
+    return encoding.motion.velocities(table, lambda rows, detail: defects.mark(rows, why.BAD_MOTION, why.each(detail)))
+
+
+def _is(table: pa.Table, column: str) -> why.Details:
+    return lambda at: [f"column {column!r} is {value}" for value in held(table, column, at)]
 
 
 def _check_values(table: pa.Table, encoding: Encoding, defects: Defects) -> Values:
@@ -263,11 +267,7 @@ def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Def
     centre, good = rows_of([floats(table[c]) for c in model.columns])
     if not good:
         finite = np.isfinite(centre)
-        defects.mark(
-            ~finite.all(axis=1),
-            why.NON_FINITE,
-            lambda i: ", ".join(f"{c} is {held(table, c, i)}" for k, c in enumerate(model.columns) if not finite[i, k]),
-        )
+        defects.mark(~finite.all(axis=1), why.NON_FINITE, why.of_columns(table, model.columns, ~finite))
     if isinstance(model, Exact):
         return Values(centre, np.empty((len(table), 0)))
     if isinstance(model, Gaussian):
@@ -287,7 +287,7 @@ def _check_filled(table: pa.Table, model: Samples, defects: Defects) -> None:
     open_ = nulls(table[model.column])
     if open_.any():
         _mark_holes(holes_of(table, Incomplete(*model.filled_from)), model.filled_from, open_, defects)
-        defects.mark(open_, why.NON_FINITE, why.not_filled)
+        defects.mark(open_, why.NON_FINITE, why.NOT_FILLED)
 
 
 def _mark_holes(rows: NDArray[np.float64], columns: Sequence[str], among: NDArray[np.bool_], defects: Defects) -> None:
@@ -295,11 +295,9 @@ def _mark_holes(rows: NDArray[np.float64], columns: Sequence[str], among: NDArra
     defects.mark(
         among & np.isinf(rows).any(axis=1),
         why.NON_FINITE,
-        lambda i: ", ".join(f"{c} is {rows[i, k]}" for k, c in enumerate(columns) if np.isinf(rows[i, k])),
+        why.each(lambda i: ", ".join(f"{c} is {rows[i, k]}" for k, c in enumerate(columns) if np.isinf(rows[i, k]))),
     )
-    defects.mark(
-        among & np.isnan(rows).all(axis=1), why.ALL_MISSING, lambda _: f"none of {', '.join(columns)} is there"
-    )
+    defects.mark(among & np.isnan(rows).all(axis=1), why.ALL_MISSING, f"none of {', '.join(columns)} is there")
 
 
 def holes_of(table: pa.Table, model: Exact | Incomplete) -> NDArray[np.float64]:
@@ -495,8 +493,7 @@ def rejects_of(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Tabl
     """The rows that are marked, as rejects."""
     if not defects.found:
         return encoding.no_rejects
-    listed = defects.listed()
-    rows = pa.array([i for i, _, _ in listed])
+    rows, reasons, details = defects.columns()
     judged = replace(encoding, carry=()).columns()
     values = [c for c in judged if c not in (encoding.key, encoding.time, *PREFILLED)]
     return pa.table(
@@ -504,8 +501,8 @@ def rejects_of(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Tabl
             "stream": [encoding.name] * len(rows),
             "key": keys_of(table.take(rows), encoding),
             "time": chunk(table[encoding.time]).take(rows).cast(encoding.time_type, safe=False),
-            "reason": [reason for _, reason, _ in listed],
-            "detail": [detail for _, _, detail in listed],
+            "reason": reasons,
+            "detail": details,
             "values": shown_values(table, values, rows),
         },
         schema=reject_schema(encoding.key_type, encoding.time_type),

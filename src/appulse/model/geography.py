@@ -42,10 +42,10 @@ def opened(table: pa.Table, model: Position, defects: Defects) -> pa.Table:
     given = chunk(table[column])
     lon, lat, wrong = _coordinates(given)
     missing = nulls(given)
-    defects.mark(missing, why.NON_FINITE, lambda _: f"{column} is null")
+    defects.mark(missing, why.NON_FINITE, f"{column} is null")
     bad = np.zeros(len(table), bool)
     bad[list(wrong)] = True
-    defects.mark(bad, why.NOT_A_POINT, lambda i: f"{column} is {wrong[i]}")
+    defects.mark(bad, why.NOT_A_POINT, why.each(lambda i: f"{column} is {wrong[i]}"))
     for name, values in ((model.lat, lat), (model.lon, lon)):
         if name in table.column_names:
             raise BadArgument(

@@ -135,14 +135,17 @@ def checked_positions(
     finite = np.logical_and.reduce([np.isfinite(column) for column in columns])
     if not finite.all():
         given = np.column_stack(columns)
-        defects.mark(~finite, why.NON_FINITE, lambda i: _listed(model.columns, given[i]))
+        defects.mark(~finite, why.NON_FINITE, lambda at: _listed(model.columns, given[at]))
         columns = [np.where(np.isfinite(column), column, 0.0) for column in columns]
     lat, lon = columns[0], columns[1]
     good = np.abs(lat) <= 90.0
 
-    def outside(i: int) -> str:
-        swapped = abs(lon[i]) <= 90.0 and abs(lat[i]) <= 180.0
-        return f"{model.lat} is {lat[i]}" + (f", {model.lon} is {lon[i]}: they may be swapped" if swapped else "")
+    def outside(at: NDArray[np.int64]) -> list[str]:
+        swapped = (np.abs(lon[at]) <= 90.0) & (np.abs(lat[at]) <= 180.0)
+        return [
+            f"{model.lat} is {one}" + (f", {model.lon} is {other}: they may be swapped" if may else "")
+            for one, other, may in zip(lat[at].tolist(), lon[at].tolist(), swapped.tolist(), strict=True)
+        ]
 
     defects.mark(~good, why.BAD_LATITUDE, outside)
     spread = np.empty((len(table), 0))
@@ -155,5 +158,5 @@ def checked_positions(
     return (np.column_stack([places, *columns[2:]]) if columns[2:] else places), spread
 
 
-def _listed(names: Sequence[str], values: NDArray[np.float64]) -> str:
-    return ", ".join(f"{name} is {value}" for name, value in zip(names, values.tolist(), strict=True))
+def _listed(names: Sequence[str], values: NDArray[np.float64]) -> list[str]:
+    return [", ".join(f"{name} is {value}" for name, value in zip(names, row, strict=True)) for row in values.tolist()]

@@ -164,9 +164,9 @@ def encode_readings(table: pa.Table, encoding: ReadingsEncoding) -> tuple[Readin
     defects = Defects(len(table))
     check_decoded(table, defects)
     micros, null, strange = to_micros(chunk(table[encoding.time]), encoding.unit)
-    defects.mark(null, why.NULL_TIME, lambda _: f"column {encoding.time!r} is null")
-    defects.mark(strange, why.NON_FINITE, lambda _: f"column {encoding.time!r} is not a finite time in range")
-    defects.mark(nulls(table[encoding.sensor]), why.NULL_KEY, lambda _: f"column {encoding.sensor!r} is null")
+    defects.mark(null, why.NULL_TIME, f"column {encoding.time!r} is null")
+    defects.mark(strange, why.NON_FINITE, f"column {encoding.time!r} is not a finite time in range")
+    defects.mark(nulls(table[encoding.sensor]), why.NULL_KEY, f"column {encoding.sensor!r} is null")
     for column in encoding.partition_by:
         check_partition(table, column, defects)
     _check_value(table, encoding, defects)
@@ -230,10 +230,10 @@ def _sensors(table: pa.Table, encoding: ReadingsEncoding) -> pa.Array:
 
 def _check_value(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> None:
     column = chunk(table[encoding.value])
-    defects.mark(nulls(column), why.NON_FINITE, lambda _: f"column {encoding.value!r} is null")
+    defects.mark(nulls(column), why.NON_FINITE, f"column {encoding.value!r} is null")
     if is_numeric(column.type):
         numbers = floats(column)
-        defects.mark(~np.isfinite(numbers), why.NON_FINITE, lambda i: f"column {encoding.value!r} is {numbers[i]}")
+        defects.mark(~np.isfinite(numbers), why.NON_FINITE, why.of_values(f"column {encoding.value!r} is ", numbers))
 
 
 def _check_located(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> None:
@@ -241,7 +241,7 @@ def _check_located(table: pa.Table, encoding: ReadingsEncoding, defects: Defects
         return
     codes, sensors = numbered(_sensors(table, encoding))
     missing = np.array([value not in encoding.located for value in sensors] or [False])
-    defects.mark(missing[codes], why.NO_LOCATION, lambda _: "neither locations= nor neighbours= has this sensor")
+    defects.mark(missing[codes], why.NO_LOCATION, "neither locations= nor neighbours= has this sensor")
 
 
 def _counting(table: pa.Table, encoding: ReadingsEncoding) -> NDArray[np.bool_] | None:
@@ -258,7 +258,9 @@ def _lengths(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> N
         seconds = floats(table[encoding.lengths])
         bad = ~((seconds >= 0.0) & (seconds < 2.0**40))
         defects.mark(
-            bad, why.NON_FINITE, lambda i: f"the window in column {encoding.lengths!r} is {seconds[i]} seconds"
+            bad,
+            why.NON_FINITE,
+            why.of_values(f"the window in column {encoding.lengths!r} is ", seconds, " seconds"),
         )
         return np.rint(np.where(bad, 0.0, seconds) * 1e6).astype(np.int64)
     if not encoding.lengths:
@@ -267,7 +269,7 @@ def _lengths(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> N
     known = dict(encoding.lengths)
     own = [known.get(value, encoding.length) for value in sensors]
     none = np.array([length is None for length in own] or [True])[codes]
-    defects.mark(none, why.NO_WINDOW, lambda _: "the mapping of windows does not name this sensor, nor None for others")
+    defects.mark(none, why.NO_WINDOW, "the mapping of windows does not name this sensor, nor None for others")
     return np.array([0 if length is None else length for length in own] or [0], np.int64)[codes]
 
 
@@ -291,18 +293,17 @@ def _values(
 
 
 def _rejects(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> pa.Table:
-    listed = defects.listed()
-    if not listed:
+    if not defects.found:
         return no_rejects(encoding.key_type, encoding.time_type)
-    rows = pa.array([i for i, _, _ in listed])
+    rows, reasons, details = defects.columns()
     values = [c for c in encoding.columns() if c not in (encoding.sensor, encoding.time)]
     return pa.table(
         {
             "stream": [encoding.name] * len(rows),
             "key": chunk(table[encoding.sensor]).take(rows).cast(encoding.key_type),
             "time": chunk(table[encoding.time]).take(rows).cast(encoding.time_type, safe=False),
-            "reason": [reason for _, reason, _ in listed],
-            "detail": [detail for _, _, detail in listed],
+            "reason": reasons,
+            "detail": details,
             "values": shown_values(table, values, rows),
         },
         schema=reject_schema(encoding.key_type, encoding.time_type),

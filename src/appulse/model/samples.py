@@ -33,7 +33,7 @@ def checked_samples(table: pa.Table, model: Samples, d: int | None, defects: Def
     """The samples that weigh anything; no others are looked at."""
     column = chunk(table[model.column])
     counts = lengths(column)
-    defects.mark(counts == 0, why.EMPTY_SAMPLES, lambda _: f"column {model.column!r} is null or empty")
+    defects.mark(counts == 0, why.EMPTY_SAMPLES, f"column {model.column!r} is null or empty")
     first = np.concatenate([[0], np.cumsum(counts)])
     inner = column.flatten()
     if is_numeric(column.type.value_type):
@@ -55,12 +55,12 @@ def checked_samples(table: pa.Table, model: Samples, d: int | None, defects: Def
         found = sorted(set(widths[own][counted[own]].tolist()))
         return f"samples have {found} coordinates, the call has {d} dimensions"
 
-    defects.mark(uneven, why.WRONG_DIMENSION, dimension)
+    defects.mark(uneven, why.WRONG_DIMENSION, why.each(dimension))
     rows = np.full((len(inner), d), np.nan)
     rows[even] = flat[np.repeat(even, widths)].reshape(-1, d)
     odd = np.zeros(len(table), bool)
     odd[owner[counted & ~np.isfinite(rows).all(axis=1)]] = True
-    defects.mark(odd, why.NON_FINITE, lambda _: f"a sample of {model.column!r} is null, NaN or infinite")
+    defects.mark(odd, why.NON_FINITE, f"a sample of {model.column!r} is null, NaN or infinite")
     if weights is None:
         return Ragged(first, Weighted(rows))
     weights = _check_weights(table, model, weights, first, defects)
@@ -93,17 +93,21 @@ def _check_weights(
     """Mark rows whose weights cannot be used; the others' sum to at most 1."""
     counts, n = np.diff(first), len(table)
     given = lengths(chunk(table[model.weights]))
-    defects.mark(given != counts, why.WRONG_DIMENSION, lambda i: f"{given[i]} weights for {counts[i]} samples")
+    defects.mark(
+        given != counts, why.WRONG_DIMENSION, why.each(lambda i: f"{given[i]} weights for {counts[i]} samples")
+    )
     owner = np.repeat(np.arange(n), counts)
     odd, negative = np.zeros(n, bool), np.zeros(n, bool)
     odd[owner[~np.isfinite(weights)]] = True
-    defects.mark(odd, why.NON_FINITE, lambda _: f"a weight of {model.weights!r} is null, NaN or infinite")
+    defects.mark(odd, why.NON_FINITE, f"a weight of {model.weights!r} is null, NaN or infinite")
     negative[owner[weights < 0]] = True
     defects.mark(
-        negative, why.NEGATIVE_WEIGHT, lambda i: f"the least weight is {weights[first[i] : first[i + 1]].min()}"
+        negative,
+        why.NEGATIVE_WEIGHT,
+        why.each(lambda i: f"the least weight is {weights[first[i] : first[i + 1]].min()}"),
     )
     total = np.bincount(owner, np.where(np.isfinite(weights), weights, 0.0), n)
-    defects.mark(total > ABOVE_ONE, why.WEIGHTS_ABOVE_ONE, lambda i: f"weights sum to {total[i]}")
-    defects.mark(total <= 0.0, why.EMPTY_SAMPLES, lambda _: f"all weights of {model.weights!r} are zero")
+    defects.mark(total > ABOVE_ONE, why.WEIGHTS_ABOVE_ONE, why.of_values("weights sum to ", total))
+    defects.mark(total <= 0.0, why.EMPTY_SAMPLES, f"all weights of {model.weights!r} are zero")
     scaled: NDArray[np.float64] = np.where(total[owner] > 1.0, weights / np.maximum(total[owner], 1e-300), weights)
     return scaled

@@ -77,10 +77,12 @@ def checked_vectors(table: pa.Table, model: Vectors, d: int | None, defects: Def
     name = model.columns[0]
     column = chunk(table[name])
     counts = lengths(column)
-    defects.mark(counts == 0, why.EMPTY_SAMPLES, lambda _: f"column {name!r} is null or empty")
+    defects.mark(counts == 0, why.EMPTY_SAMPLES, f"column {name!r} is null or empty")
     d = max(1, int(counts.max(initial=1))) if d is None else d
     even = counts == d
-    defects.mark(~even, why.WRONG_DIMENSION, lambda i: f"column {name!r} has {counts[i]} numbers, the call has {d}")
+    defects.mark(
+        ~even, why.WRONG_DIMENSION, why.of_values(f"column {name!r} has ", counts, f" numbers, the call has {d}")
+    )
     if len(even) and even.all():
         rows = _numbers(column.flatten()).reshape(-1, d)
     else:
@@ -89,7 +91,7 @@ def checked_vectors(table: pa.Table, model: Vectors, d: int | None, defects: Def
             rows[even] = floats(column.flatten())[np.repeat(even, counts)].reshape(-1, d)
     finite = np.isfinite(rows)
     if not finite.all():
-        defects.mark(~finite.all(axis=1), why.NON_FINITE, lambda _: f"a number of {name!r} is null, NaN or infinite")
+        defects.mark(~finite.all(axis=1), why.NON_FINITE, f"a number of {name!r} is null, NaN or infinite")
     return rows
 
 
@@ -103,5 +105,5 @@ def directed(rows: NDArray[np.float64], defects: Defects) -> NDArray[np.float64]
     """The rows at length 1, in place; those of length 0 are marked."""
     largest = np.empty(len(rows))
     direct(rows, largest)
-    defects.mark(largest == 0.0, why.NO_DIRECTION, lambda _: "all coordinates are 0")
+    defects.mark(largest == 0.0, why.NO_DIRECTION, "all coordinates are 0")
     return rows

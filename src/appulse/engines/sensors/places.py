@@ -79,7 +79,7 @@ def places_of(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float 
         table = geography.opened(table, place, defects)
     centre = checked_positions(table, place, defects)[0]
     if defects.bad.any():
-        row, reason, detail = defects.listed()[0]
+        row, reason, detail = (column[0].as_py() for column in defects.columns())
         who = _listed(table, sensor, np.array([row]))
         raise BadArgument(f"locations= has a row ({row + 1}, {who}) that is no place: {reason}: {detail}.")
     named, order = _named(table, sensor, kind)
