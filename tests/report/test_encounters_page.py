@@ -128,6 +128,24 @@ def test_the_command_takes_the_columns_of_tracks(tmp_path: Path) -> None:
     assert len(shown["happenings"]) == len(met)
 
 
+def test_keys_in_another_column_are_an_error(tmp_path: Path) -> None:
+    """The first column that is free is taken for the one of keys, which here it is not."""
+    _, table, met = moving()
+    numbered = table.add_column(0, "id", pa.array(range(len(table))))
+    pq.write_table(met, tmp_path / "encounters.parquet")
+    pq.write_table(numbered, tmp_path / "readings.parquet")
+    done = CliRunner().invoke(app, ["report", str(tmp_path)])
+    said = " ".join(done.output.split())
+    assert done.exit_code == 2
+    assert re.search(r"No key of the encounters \(s\d, .*\) is in column 'id' of the readings \(0, 1, 10, .*\)", said)
+    assert "They have: id, ship, at, x, y, sigma. Name the column of keys: key=, or --key" in said
+    assert not (tmp_path / "report.html").exists()
+    assert CliRunner().invoke(app, ["report", str(tmp_path), "--key", "ship"]).exit_code == 0
+    with pytest.raises(BadArgument, match="in column 'ship' of the right readings"):
+        encounters_page(met, table, table.set_column(0, "ship", pa.array(["x"] * len(table))))
+    assert "There is nothing to show" in read(encounters_page(met.slice(0, 0), numbered)).said
+
+
 def test_a_browser_draws_an_encounter(tmp_path: Path) -> None:
     _, table, met = moving()
     wild = table.set_column(0, "ship", pa.array([HOSTILE if k == "s0" else k for k in table["ship"].to_pylist()]))

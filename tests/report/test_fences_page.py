@@ -123,6 +123,16 @@ def test_a_fences_page_says_what_is_missing() -> None:
         fences_page(events, fences.drop_columns(["region"]), table)
 
 
+def test_keys_in_another_column_are_an_error() -> None:
+    stream, table, fences = walk()
+    events = ap.fence_events(stream, fences)
+    numbered = table.add_column(0, "id", pa.array(range(len(table))))
+    with pytest.raises(BadArgument, match=r"No key of the visits \(v0, .*\) is in column 'id' .* or --key"):
+        fences_page(events, fences, numbered)
+    assert "There is nothing to show" in read(fences_page(events.slice(0, 0), fences, numbered)).said
+    assert "There is nothing to show" in read(fences_page(events, fences.slice(0, 0), table)).said
+
+
 def test_a_browser_draws_a_visit(tmp_path: Path) -> None:
     stream, table, fences = walk()
     fences = fences.set_column(0, "query", pa.array([HOSTILE, "gate", "road"]))

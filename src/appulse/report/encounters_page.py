@@ -49,7 +49,8 @@ def encounters_page(
     pandas or Polars. ``key``, ``time``, ``place`` (two columns) and ``error`` name columns of the readings; they are
     found where there are ``lat`` and ``lon`` in degrees, or ``x`` and ``y``, and ``sigma``, ``error`` or ``accuracy``.
     ``unit`` is that of the place as text, metres where it is in degrees. Shown are the 300 most probable encounters and
-    the readings around them; the page reports what is left out. Raises `BadArgument` where columns are missing.
+    the readings around them; the page reports what is left out. Raises `BadArgument` where columns are missing, and
+    where no key of the encounters is in the column of keys.
     """
     table = as_table(encounters)
     if missing := [name for name in NEEDED if name not in table.column_names]:
@@ -61,8 +62,11 @@ def encounters_page(
     if len(table) and is_time(table.schema.field("start").type) != tracks.stamps:
         raise BadArgument("The times of encounters and readings are timestamps here and numbers there. Give one kind.")
     length = length_unit(tracks, unit)
-    found, unknown = _encounters(table, tracks, length, other=int(right is not None))
+    other = int(right is not None)
+    found, unknown = _encounters(table, tracks, length, other)
     if not found:
+        for side, name in ((0, "left_key"), (other, "right_key")):
+            tracks.refuse_other_keys(side, table[name].cast("string").to_pylist(), "encounters")
         return empty(title, "There is nothing to show: no encounter of two things with a track.")
     remarks = [note, f"Left out: {unknown:,} encounters of things without a track." if unknown else ""]
     return tracks_page(tracks, found, WORDING, title=title, remarks=remarks, unit=length)

@@ -56,7 +56,8 @@ def fences_page(
     length. ``key``, ``time``, ``place`` (two columns) and ``error`` name columns of the readings; they are found where
     there are ``lat`` and ``lon`` in degrees, or ``x`` and ``y``, and ``sigma``, ``error`` or ``accuracy``. ``unit`` is
     that of the place as text, metres where it is in degrees. Shown are the 300 most probable visits, their regions and
-    the readings around them; the page reports what is left out. Raises `BadArgument` where columns are missing.
+    the readings around them; the page reports what is left out. Raises `BadArgument` where columns are missing,
+    and where no key of the events is in the column of keys.
     """
     table, areas = as_table(events), as_table(fences)
     needed = VISITS if "start" in table.column_names else EVENTS
@@ -78,6 +79,7 @@ def fences_page(
     things = {name: thing for thing, (_, name) in enumerate(tracks.names)}
     known = [one for one in spans if one[0] in places and one[1] in things]
     if not known:
+        tracks.refuse_other_keys(0, (one[1] for one in spans), "visits")
         return empty(title, "There is nothing to show: no visit of a thing with a track to a known fence.")
     clock = Clock(tracks.stamps, tracks.zone)
     found = [

@@ -15,7 +15,7 @@ from appulse.model.times import is_number, is_time
 from appulse.report.readings import micros_of, only
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -26,6 +26,7 @@ DEGREE = EARTH * np.pi / 180.0  # along a meridian
 FARTHEST = 89.9  # degrees from the equator, beyond which the plane has no end
 LATITUDES, LONGITUDES = ("lat", "latitude"), ("lon", "lng", "long", "longitude")
 ERRORS = ("sigma", "error", "accuracy")
+MOST_NAMED = 5  # keys in a message
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Tracks:
     stamps: bool
     zone: str
     unusable: int
+    columns: list[tuple[str, list[str]]]  # of each frame: the one of its keys, and all
 
     @property
     def earth(self) -> bool:
@@ -58,6 +60,19 @@ class Tracks:
     def longer(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
         """How long a metre (a unit) is drawn at places as given."""
         return np.ones(len(at)) if self.centre is None else _stretch(at, self.centre[1])
+
+    def refuse_other_keys(self, side: int, keys: Iterable[str | None], results: str) -> None:
+        """Raise `BadArgument` where no key of the results is a thing of a frame, but for results without any."""
+        wanted = sorted({key for key in keys if key is not None})
+        known = sorted(name for frame, name in self.names if frame == side)
+        if not wanted or set(wanted) & set(known):
+            return
+        column, columns = self.columns[side]
+        frame = "readings" if len(self.columns) == 1 else f"{('left', 'right')[side]} readings"
+        raise BadArgument(
+            f"No key of the {results} ({_some(wanted)}) is in column {column!r} of the {frame} ({_some(known)}). They "
+            f"have: {', '.join(columns)}. Name the column of keys: key=, or --key of appulse report."
+        )
 
     def of(self, thing: int) -> slice:
         """The readings of one thing."""
@@ -79,10 +94,12 @@ def tracks_of(
     """
     names: dict[tuple[int, str], int] = {}
     parts: list[tuple[NDArray[Any], ...]] = []
+    all_columns: list[tuple[str, list[str]]] = []
     stamps, zone, earth, unusable = False, "", False, 0
     for side, frame in enumerate(frames):
         table = as_table(frame)
         columns = _columns(table, key, time, place, error)
+        all_columns.append((columns[0], table.column_names))
         earth = columns[2].lower() in LATITUDES
         stamps = is_time(table.schema.field(columns[1]).type)
         zone = "UTC" if getattr(table.schema.field(columns[1]).type, "tz", None) else ""
@@ -108,7 +125,13 @@ def tracks_of(
         stamps,
         zone,
         unusable,
+        all_columns,
     )
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names, and whether there are others."""
+    return ", ".join(names[:MOST_NAMED]) + ", ..." * (len(names) > MOST_NAMED) if names else "no row"
 
 
 def _columns(
