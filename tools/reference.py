@@ -85,6 +85,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "CappedWindow",
         "CheckpointError",
         "ExplodingOutput",
+        "GrownFile",
         "LateRows",
         "JobError",
         "NotBuilt",

@@ -12,7 +12,7 @@
     ├── StorageError    a disk is full, a path not writable       (also an OSError)
     └── NotBuilt        part of the contract that does not stand yet (also a NotImplementedError)
 
-Warnings beside it: CappedWindow, ExplodingOutput, LateRows, SwappedDimensions, SwappedPlaces.
+Warnings beside it: CappedWindow, ExplodingOutput, GrownFile, LateRows, SwappedDimensions, SwappedPlaces.
 
 A message says what failed, what was there, and what to do next.
 """
@@ -38,6 +38,7 @@ __all__ = [
     "CappedWindow",
     "CheckpointError",
     "ExplodingOutput",
+    "GrownFile",
     "JobError",
     "LateRows",
     "NotBuilt",
@@ -55,6 +56,7 @@ __all__ = [
     "report_exploding",
     "warn",
     "warn_exploding",
+    "warn_grown",
     "warn_late",
     "warn_swapped",
 ]
@@ -204,6 +206,18 @@ def report_exploding(answers: float, rows: int, fewer: str = _FEWER, hint: str =
         f"These {rows:,} rows will have about {answers:,.0f} answers, {answers / max(1, rows):,.0f} for each, by a "
         f"sample of their pairs. {fewer} {hint}".rstrip()
     )
+
+
+class GrownFile(UserWarning):
+    """A file of a source has grown since it was read. A file is read once: what was added to it is not read.
+
+    Write new rows to a new file. Its name may begin with a dot until it is complete: such files are not read.
+    """
+
+
+def warn_grown(file: str) -> None:
+    """Warn of a file that was read and has more in it now."""
+    warn(f"{file} has grown since it was read; a file is read once. Write new rows to a new file.", GrownFile)
 
 
 class LateRows(UserWarning):

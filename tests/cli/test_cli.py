@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 
 import appulse as ap
 from appulse.cli import app
-from appulse.cli.console import errors_reported, span
+from appulse.cli.console import errors_reported, span, warnings_shown
 from appulse.cli.progress import batch_of
 from appulse.cli.running import Stretch, interrupts, log_file, stderr_to, watch
 from appulse.engines.measured import count_read
-from appulse.errors import BadArgument, BadInput
+from appulse.errors import BadArgument, BadInput, warn_grown, warn_late
 from appulse.lab.results import read_results
 from appulse.model.sizes import size
 from tests.cli.test_jobs import in_order, in_process, job, wrong
@@ -301,6 +301,18 @@ def test_other_errors_name_the_log(tmp_path: Path, capsys: pytest.CaptureFixture
     with pytest.raises(typer.Exit) as left, errors_reported(Console()):
         raise KeyboardInterrupt
     assert left.value.exit_code == 130
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_kind_of_warning_is_shown_once_and_grown_files_each(capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings_shown(Console(width=200)):
+        for name in ("a.csv", "b.csv", "a.csv"):
+            warn_grown(name)
+        for late in (8, 9):
+            warn_late(late, 10, "One clock is ahead.")
+    said = capsys.readouterr().out
+    assert said.count("Warning: ") == 3
+    assert (said.count("a.csv has grown"), said.count("b.csv has grown"), said.count("late and are")) == (1, 1, 1)
 
 
 def test_doctor_says_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:

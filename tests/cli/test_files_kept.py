@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from appulse.connect import ledger
 from appulse.connect.folder import Folder, Named
 from appulse.connect.listing import Listing
 from appulse.jobs import saver as saving
-from appulse.jobs.resident import Resident
+from appulse.jobs.resident import Resident, Step
 from tests.cli.test_files_once import MATCHING, keys, make, put
 from tests.cli.test_resident_checkpoint import CrashError
 from tests.cli.test_resident_damage import DAMAGES
@@ -190,6 +191,44 @@ def test_files_that_were_read_are_not_looked_at_again(
         assert not folder.take(0.05)
     assert listed == [1]
     assert seen == [0]
+
+
+def test_a_file_that_grows_after_it_was_read_is_warned_of_once(tmp_path: Path) -> None:
+    """Its new rows are not read; files that come later are."""
+    folder = make(tmp_path / "job")
+    text = (folder / "job.toml").read_text().replace('"parquet"', '"csv"')
+    (folder / "job.toml").write_text(text)
+    files = [folder / "in" / f"{name}.csv" for name in "abc"]
+    for number, file in enumerate(files[:2]):
+        file.write_text(f"{number},{number}.0,1.0,1.0\n")
+    job = Resident(jobs.load(folder / "job.toml"), commit_every=0.0)
+    seen, stop = [0], Event()
+
+    def step(_: Step) -> None:
+        """The files grow once they were read, and another one comes once that was seen."""
+        seen[0] += 1
+        if seen[0] == 1:
+            for file in files[:2]:
+                with file.open("a") as added:
+                    added.write("10,10.0,1.0,1.0\n")
+            files[2].write_text("2,2.0,1.0,1.0\n")
+        elif seen[0] == 2:
+            put_csv(folder, 3)
+        else:
+            stop.set()
+
+    job.on_step = step
+    with pytest.warns(ap.GrownFile) as caught:
+        job.run(stop)
+    said = sorted(str(one.message) for one in caught)
+    assert said == [
+        f"{file} has grown since it was read; a file is read once. Write new rows to a new file." for file in files[:2]
+    ]
+    assert keys(folder) == [0, 1, 2, 3]
+
+
+def put_csv(folder: Path, number: int) -> None:
+    (folder / "in" / f"{number}.csv").write_text(f"{number},{number}.0,1.0,1.0\n")
 
 
 def test_a_list_serves_several_writes(tmp_path: Path, listed: list[int]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.markup import escape
 
-from appulse.errors import AppulseError, BadArgument, JobError
+from appulse.errors import AppulseError, BadArgument, GrownFile, JobError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,16 +62,16 @@ def _report(console: Console, message: str) -> None:
 
 @contextmanager
 def warnings_shown(console: Console) -> Iterator[None]:
-    """Print the warnings of appulse to the console, each kind once; all others go where they went."""
-    seen: set[type[Warning]] = set()
+    """Print the warnings of appulse to the console, each kind once, or once of a file; others go where they went."""
+    seen: set[type[Warning] | str] = set()
     with warnings.catch_warnings():
         others = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
             if not category.__module__.startswith("appulse."):
                 others(message, category, *where, **more)
-            elif category not in seen:
-                seen.add(category)
+            elif (kind := str(message) if category is GrownFile else category) not in seen:
+                seen.add(kind)
                 console.print(f"[yellow]Warning:[/] {escape(str(message))}", soft_wrap=True, highlight=False)
 
         warnings.showwarning = show

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from appulse.connect.listing import Listing, relative
 from appulse.connect.source import Grows, Taken
-from appulse.errors import CheckpointError
+from appulse.errors import CheckpointError, warn_grown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +27,8 @@ LOOK_EVERY, TIMES = 0.1, 5
 WHOLE_EVERY = 5.0
 #: Seconds after which the name of a file is forgotten that has gone.
 FORGET_AFTER = 7 * 86_400
+#: The files that were read last, whose sizes are looked at: who adds to a file mostly adds to a new one.
+WATCHED = 100
 #: Files so much older than the newest one (nanoseconds) were taken for known by versions that kept whole paths.
 _MOST_AGE = 7 * 86_400 * 10**9
 
@@ -59,6 +62,7 @@ class Folder:
         self._gone: dict[str, int] = {}  # those of them whose files have gone, and since when
         self._changes: list[tuple[str, int | None]] | None = None  # that a checkpoint has not; None: it has nothing yet
         self._waiting: deque[tuple[int, str]] = deque()  # files to be read, with their times
+        self._sizes: dict[str, int] = {}  # of the files that were read last
         self._older = 0  # older ones were read before
         self._all = False  # whether all columns are read, as for a checkpoint that has them all
         self._schema: pa.Schema | None = None
@@ -106,7 +110,8 @@ class Folder:
         new: list[str] = []
         while self._waiting and (self._most is None or len(new) < self._most):
             _, name = self._waiting.popleft()
-            if (root / name).exists():  # else it comes when it is there again
+            with suppress(OSError):  # it comes when it is there again
+                self._sizes[name] = (root / name).stat().st_size
                 new.append(name)
         if not new:
             return ()
@@ -131,8 +136,19 @@ class Folder:
         if begun >= self._whole or not self._listing.unchanged:
             self._whole = begun + WHOLE_EVERY
             self._found(self._listing.names())
+            self._warn_of_growth()
         ended = time.monotonic()
         self._next = ended + max(LOOK_EVERY, TIMES * (ended - begun))
+
+    def _warn_of_growth(self) -> None:
+        """Warn of files that have more in them than when they were read, of each once."""
+        self._sizes = dict([*self._sizes.items()][-WATCHED:])
+        for name, size in [*self._sizes.items()]:
+            file = Path(self._listing.root, name)
+            with suppress(OSError):  # it has gone
+                if file.stat().st_size > size:
+                    del self._sizes[name]
+                    warn_grown(str(file))
 
     def _found(self, names: set[str]) -> None:
         now = int(time.time())
