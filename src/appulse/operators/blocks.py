@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import chdtr
 
 from appulse.model.batch import Batch
 from appulse.model.positions import degrees_of
 from appulse.model.strings import Labels
+from appulse.model.uncertainty import Gaussian
 from appulse.operators.answers import NO_ANSWERS, Answers
 from appulse.operators.assignment import Gains, assigned
 from appulse.operators.labels import LabelNumbers
@@ -19,6 +21,7 @@ from appulse.operators.numbering import in_canonical_order
 from appulse.operators.output import Output
 from appulse.operators.partners import LEFT, notes_of
 from appulse.operators.similarity_join import SimilarityJoin
+from appulse.operators.whole_nearest import QuietJoin
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 #: Whatever the times of two rows, they are in this window together.
 ALWAYS = 1 << 60
+# Rows of blocks that are joined together, at least; and how far computed probabilities may be off.
+_AT_ONCE, _DOUBT = 1 << 14, 1e-9
 
 
 @dataclass(frozen=True)
@@ -144,21 +149,43 @@ def _pairs(
 ) -> tuple[Answers, NDArray[np.int64], NDArray[np.int64]]:
     """All pairs of the blocks that may be partners, and the places of their rows.
 
-    A row travels through the join with its place for a time, and with its block for a group.
+    A row travels through the join with its place for a time, and with its block for a group. Some blocks at a time do:
+    a row so wide that no index is of use is looked at by all rows of a join.
     """
-    names = np.unique(np.concatenate([side.block for side in sides]))
-    labels = tuple(int(name).to_bytes(9, "big") for name in names.tolist())
-    batches = []
-    for i, (rows, block) in enumerate((side.rows, side.block) for side in sides):
-        codes = Labels(np.searchsorted(names, block).astype(np.int32), labels)
-        batches.append((i, 0, replace(rows, time=np.arange(len(rows)), group=codes)))
-    join = SimilarityJoin(replace(plan, how="inner"), output=Output())
-    found = join.push(batches)
-    for name, count in join.counts.items():
-        counts[name] += 0 if name == "answers" else count
-    order = np.lexsort((found.right_time, found.left_time))
-    found = found.take(order)
+    names, sizes = np.unique(np.concatenate([side.block for side in sides]), return_counts=True)
+    run = (np.cumsum(sizes) - 1) // _AT_ONCE
+    firsts = np.flatnonzero(np.r_[True, run[1:] != run[:-1]])[: len(names)]
+    places = [np.flatnonzero(_may_match(plan, i, side.rows)) for i, side in enumerate(sides)]
+    asked = [side if len(at) == len(side) else side.take(at) for side, at in zip(sides, places, strict=True)]
+    parts, announced = [NO_ANSWERS], False
+    for first, end in zip(firsts.tolist(), [*firsts.tolist()[1:], len(names)], strict=True):
+        labels = tuple(int(name).to_bytes(9, "big") for name in names[first:end].tolist())
+        batches = []
+        for i, (side, place) in enumerate(zip(asked, places, strict=True)):
+            begin, until = np.searchsorted(side.block, [names[first], names[end - 1] + 1]).tolist()
+            own = side.slice(begin, until)
+            codes = Labels(np.searchsorted(names[first:end], own.block).astype(np.int32), labels)
+            batches.append((i, 0, replace(own.rows, time=place[begin:until], group=codes)))
+        join = (QuietJoin if announced else SimilarityJoin)(replace(plan, how="inner"), output=Output())
+        parts.append(join.push(batches))
+        announced |= join.estimate is not None and join.estimate.explodes
+        for name, count in join.counts.items():
+            counts[name] += 0 if name == "answers" else count
+    found = Answers.concat([part for part in parts if len(part)] or parts[:1])
+    found = found.take(np.lexsort((found.right_time, found.left_time)))
     return found, found.left_time, found.right_time
+
+
+def _may_match(plan: JoinPlan, stream: int, rows: Objects) -> NDArray[np.bool_]:
+    """Which rows may match any: one with errors is within epsilon of what it is sure to be at most as often.
+
+    The sum of two errors is nowhere more likely to be near than one of them is (Anderson 1955).
+    """
+    if not isinstance(plan.models[stream], Gaussian) or not plan.plain or rows.spread.shape[1] != 1:
+        return np.ones(len(rows), bool)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        most = chdtr(rows.d, np.square(plan.limit / rows.spread[:, 0])) * rows.mass
+    return np.asarray(~(most < plan.threshold - _DOUBT))
 
 
 def _ranked(number: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def whole_nearest(plan: JoinPlan, tables: Sequence[Objects], counts: Counter[str], workers: Workers) -> Answers | None:
     """The best right rows of each left row; None where `WholeJoin` does not apply."""
-    join = _Quiet(replace(plan, best=0, by="distance", how="inner"), output=Output())
+    join = QuietJoin(replace(plan, best=0, by="distance", how="inner"), output=Output())
     whole = WholeJoin.of(join, tables, workers)
     if whole is None:
         return None
@@ -50,8 +50,8 @@ def _leading(plan: JoinPlan, answers: Answers) -> Answers:
     return answers.filter(leading(answers.left_key.data.view(np.int64), value, answers.right_time, plan.best))
 
 
-class _Quiet(SimilarityJoin):
-    """A join most of whose pairs are not answers: how many there are is nobody's concern."""
+class QuietJoin(SimilarityJoin):
+    """A join whose pairs are not answers, or have been announced: it warns of none."""
 
     def announce(self, estimate: Estimate) -> None:
         self.estimate = estimate
