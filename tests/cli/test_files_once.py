@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import appulse as ap
 from appulse import jobs
+from appulse.cli import app
 from appulse.connect import checkpoint
 from appulse.jobs import on_spark
 from appulse.jobs.resident import Resident, Step
@@ -96,6 +98,49 @@ def test_a_file_is_read_once_by_its_name_whatever_its_time(
     put(folder, 3, -1)  # another in its place
     put(folder, 4, 8)
     assert run(folder, request) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_job_waits_for_its_first_file_where_it_knows_the_columns(
+    tmp_path: Path, engine: str, request: pytest.FixtureRequest
+) -> None:
+    folder = make(tmp_path / "job", engine)
+    if engine == "spark":
+        request.getfixturevalue("spark")
+    command = ["run", str(folder / "job.toml"), "--once"]
+    for _ in range(2):
+        done = CliRunner().invoke(app, command)
+        assert (done.exit_code, "0 rows" in done.output) == (0, True), done.output
+        assert keys(folder) == []
+    put(folder, 1)
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert keys(folder) == [1]
+    missing = f"sources.vans.path: there are no files at {folder / 'in'}."
+    other = make(tmp_path / "other", engine)
+    (other / "in").rmdir()
+    said = CliRunner().invoke(app, ["run", str(other / "job.toml"), "--once"])
+    assert (said.exit_code, said.output.count("In a folder that is there the job would wait for them.")) == (2, 1)
+    (folder / "in" / "1.parquet").unlink()
+    (folder / "job.toml").write_text((folder / "job.toml").read_text().replace("schema =", "# schema ="))
+    said = CliRunner().invoke(app, command)
+    assert (said.exit_code, missing in said.output) == (2, True)
+    assert 'With a schema of sources.vans (schema = "id string, at double, ...") the job would start' in said.output
+
+
+def test_a_stream_without_a_file_has_the_columns_of_its_schema(tmp_path: Path) -> None:
+    """In process a call that is by hand wants to have seen each stream: rows without a partner are answers then."""
+    folder = make(tmp_path / "job", call='[nearest]\nhow = "left"\nk = 1\nepsilon = 1\nwindow = 10')
+    text = (folder / "job.toml").read_text()
+    source = text[text.index("[sources.vans]") : text.index("[nearest]")]
+    cars = source.replace("vans", "cars").replace('path = "in"', 'path = "more"')
+    (folder / "job.toml").write_text(text.replace(source, source + cars))
+    (folder / "more").mkdir()
+    put(folder, 1)
+    job = jobs.load(folder / "job.toml")
+    Resident(job).run(once=True)
+    Resident(job).run(drain=True)
+    (line,) = [line for file in (folder / "out").glob("*.json") for line in file.read_text().splitlines()]
+    assert json.loads(line)["left_key"] == 1
 
 
 @pytest.mark.spark

@@ -206,10 +206,10 @@ def _served(spark: SparkSession, prometheus: str | None, console: Console, name:
 
 
 def must_have_input(job: Job) -> None:
-    """Raise `JobError` where a source has no files yet, or the environment lacks what the job takes from it."""
+    """Raise `JobError` where a source has no files and cannot wait for any, or the environment lacks what it takes."""
     if problems := job.unset():
         raise JobError(f"{job.file} cannot run:" + "".join(f"\n  {problem}" for problem in problems))
-    if missing := job.missing():
+    if missing := [one for one in job.missing() if not job.waits_for(one.where.removesuffix(".path"))]:
         listed = "".join(f"\n  {problem}" for problem in missing)
         hint = f"\nPrepare it first:  {job.table.prepare}" if job.table.prepare else ""
         raise JobError(f"{job.file} has no input:{listed}{hint}")

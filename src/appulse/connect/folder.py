@@ -54,9 +54,11 @@ class Folder:
         named: Named,
         read: Callable[[list[str], pa.Schema | None, bool], Rows],
         most: int | None,
+        columns: pa.Schema | None = None,
     ) -> None:
-        """``read`` takes files, the columns of those before, and whether all columns are read."""
+        """``read`` takes files, the columns of those before, and whether all are read; ``columns`` are known before."""
         self._stream, self._named, self._read, self._most = stream, named, read, most
+        self._columns = columns
         self._listing = Listing(named.place)
         self._there: set[str] = set()  # names of files that were read
         self._gone: dict[str, int] = {}  # those of them whose files have gone, and since when
@@ -72,6 +74,11 @@ class Folder:
     def streams(self) -> Sequence[str]:
         """The name of its stream."""
         return [self._stream]
+
+    @property
+    def columns(self) -> pa.Schema | None:
+        """The columns of its rows, where they are known before any comes."""
+        return self._columns
 
     @property
     def ended(self) -> bool:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from appulse.connect.listing import Listing
 from appulse.engines.thresholds import swapped_dimensions
 from appulse.errors import JobError
 from appulse.jobs.apart import not_apart
 from appulse.jobs.files import files_at
 from appulse.jobs.problems import Problem
+from appulse.jobs.sources import SourceTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -89,10 +92,34 @@ class Job:
             paths["fence_events"] = table.fence_events.path
         paths |= {table.filler(name): one.path for name, one in table.filling.items() if one.path is not None}
         return [
-            Problem(f"{where}.path", f"there are no files at {self.place(path)}.")
+            Problem(f"{where}.path", f"there are no files at {self.place(path)}.{self._until_then(where)}")
             for where, path in paths.items()
             if "://" not in (place := self.place(path)) and not files_at(place)
         ]
+
+    def waits_for(self, where: str) -> bool:
+        """Whether a source without files, by its place in the file, has columns and a folder: files may come."""
+        data = self.table.data.get(where)
+        return isinstance(data, SourceTable) and data.schema_ is not None and self._may_grow(self.place(data.path))
+
+    def _may_grow(self, place: str) -> bool:
+        """Whether a folder is there; of a pattern that above it, of which Spark wants a file."""
+        return Path(place).is_dir() or (
+            self.table.engine == "local" and has_magic(place) and Path(Listing(place).root).is_dir()
+        )
+
+    def _until_then(self, where: str) -> str:
+        """What a job does without the files of a source."""
+        data = self.table.data.get(where)
+        if not isinstance(data, SourceTable) or data.format == "delta":
+            return ""
+        if self.waits_for(where):
+            return " The job waits for them."
+        if data.schema_ is not None:
+            return " In a folder that is there the job would wait for them."
+        return (
+            f' With a schema of {where} (schema = "id string, at double, ...") the job would start and wait for them.'
+        )
 
 
 def refusal(path: str | Path, problems: Sequence[Problem]) -> JobError:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from appulse.connect.folder import Folder
 from appulse.connect.writer import Epoch, Writer
 from appulse.errors import CheckpointError, StateLimit, no_warnings
 from appulse.jobs.by_hand import by_hand
@@ -26,7 +27,7 @@ from appulse.windows.future import clock_held, wall_clock
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from appulse.connect.source import Taken, Unreadable
+    from appulse.connect.source import Source, Taken, Unreadable
     from appulse.jobs.job import Job
 
 __all__ = ["Resident", "Step", "Summary"]
@@ -63,6 +64,7 @@ class Resident:
         self.sources = sources_of(self.job)
         self._unreadable: list[tuple[str, Unreadable]] = []
         self._figures = Figures(self.call.streams)
+        self._unseen: dict[str, pa.Table] = {}  # no rows of the streams that have shown none, where columns are known
         self._offsets: dict[str, Any] = {}  # behind the rows that came in this run
 
     def run(self, stop: Event | None = None, *, once: bool = False, drain: bool = False, stay: bool = False) -> None:
@@ -86,6 +88,7 @@ class Resident:
                 for source in self.sources:
                     own = {name: offset for name, offset in offsets.items() if name in source.streams}
                     source.begin(own, once=once or drain)
+                self._unseen = _without_rows(self.sources, offsets)
                 self._loop(writer, saver, stop, once=once, drain=drain, stay=stay)
             finally:
                 writer.close()
@@ -125,6 +128,8 @@ class Resident:
             if over and not stay:
                 break
         if drain and not stop.is_set():
+            if self._unseen and len(self.call.streams) > 1:
+                epoch.add(self._step(()))
             epoch.add(self._ended())
             epoch.pushes, epoch.drained = epoch.pushes[:-1], True
         if epoch:
@@ -157,6 +162,7 @@ class Resident:
         for one in taken:
             before = rows.get(one.stream)
             rows[one.stream] = one.rows if before is None else pa.concat_tables([before, one.rows])
+        rows, self._unseen = self._unseen | rows, {}
         clock = wall_clock()
         with clock_held(clock):
             answers = self.call.push(**rows)
@@ -219,3 +225,9 @@ class Resident:
         writer.put(epoch)
         for source in self.sources:
             source.settle(writer.safe)
+
+
+def _without_rows(sources: Sequence[Source], offsets: Mapping[str, Any]) -> dict[str, pa.Table]:
+    """An empty table of each stream whose columns are known and of which nothing was read: a call wants all streams."""
+    known = {source.streams[0]: source.columns for source in sources if isinstance(source, Folder)}
+    return {name: one.empty_table() for name, one in known.items() if one is not None and name not in offsets}

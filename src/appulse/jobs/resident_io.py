@@ -83,7 +83,9 @@ def _folder(job: Job, name: str, table: SourceTable) -> Folder:
         own = replace(form, only=None) if whole else form
         return read_files(files, own, schema if known is None else known, f"{job.file}: {where}")
 
-    return Folder(name, _named(job, table.path), read, table.max_files_per_trigger)
+    only = None if form.of_lines else form.only
+    columns = None if schema is None else pa.schema([one for one in schema if only is None or only(one.name)])
+    return Folder(name, _named(job, table.path), read, table.max_files_per_trigger, columns)
 
 
 def _named_in(job: Job) -> Callable[[str], bool] | None:
