@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Clock", "Scale", "bars", "count", "lines", "svg", "time_axis", "value_axis"]
 
 WIDTH, HALF, LEFT, RIGHT = 760, 540, 72, 12  # of pictures, in their own units
+SHORT = 5  # letters of a tick for which there is room everywhere
 
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
 _DAYS = (1, 2, 7, 14, 30, 60, 90, 180, 365, 730, 1825, 3650, 18250)
@@ -91,7 +92,7 @@ def svg(content: str, height: float, label: str, width: float = WIDTH, name: str
     named = f' id="{name}"' if name else ""
     return (
         f'<svg{named} viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}" '
-        f'class="chart">\n{content}</svg>'
+        f'class="chart{" half" * (width < WIDTH)}">\n{content}</svg>'
     )
 
 
@@ -106,12 +107,13 @@ def count(value: float) -> str:
 
 
 def time_axis(clock: Clock, x: Scale, y: float, top: float) -> str:
-    """Ticks of time below a chart, with faint lines up to its top."""
+    """Ticks of time below a chart, with faint lines up to its top; narrow screens leave out every second long text."""
     marks = []
-    for place, text in clock.ticks(x.low, x.high):
+    for number, (place, text) in enumerate(clock.ticks(x.low, x.high)):
         marks.append(f'<path class="grid" d="M{x(place)} {top:g}V{y:g}"/>')
         middle = min(x(place), x.end + RIGHT - 3.2 * len(text))
-        marks.append(f'<text class="tick" x="{middle:g}" y="{y + 14:g}" text-anchor="middle">{escape(text)}</text>')
+        kind = "tick roomy" if number % 2 and len(text) > SHORT else "tick"
+        marks.append(f'<text class="{kind}" x="{middle:g}" y="{y + 14:g}" text-anchor="middle">{escape(text)}</text>')
     return "".join(marks) + "\n"
 
 
@@ -171,12 +173,14 @@ def bars(counts: Sequence[int], low: float, high: float, label: str, width: floa
             f"{number:,}</title></rect>"
         )
         if number and 6.5 * len(count(number)) < end - begin:
+            kind = "tick" if 9 * len(count(number)) < end - begin else "tick roomy"
             marks.append(
-                f'<text class="tick" x="{(begin + end) / 2:.1f}" y="{y(number) - 4:g}" text-anchor="middle">'
+                f'<text class="{kind}" x="{(begin + end) / 2:.1f}" y="{y(number) - 4:g}" text-anchor="middle">'
                 f"{count(number)}</text>"
             )
     marks += [
-        f'<text class="tick" x="{x(tick)}" y="{height - 8:g}" text-anchor="middle">{tick:.4g}</text>'
-        for tick in x.ticks(10)
+        f'<text class="tick{" roomy" * (number % 2)}" x="{x(tick)}" y="{height - 8:g}" text-anchor="middle">'
+        f"{tick:.4g}</text>"
+        for number, tick in enumerate(x.ticks(10))
     ]
     return svg("\n".join(marks) + "\n", height, label, width)

@@ -71,7 +71,9 @@
   }
 
   function axes(v) {
-    pen.font = "22px system-ui, sans-serif";
+    // On a narrow screen the picture shrinks, and its letters stay at least 9 pixels high.
+    const letters = Math.max(22, Math.round((9.5 * canvas.width) / (canvas.clientWidth || canvas.width)));
+    pen.font = `${letters}px system-ui, sans-serif`;
     pen.strokeStyle = css("--grid");
     pen.fillStyle = css("--quiet");
     pen.lineWidth = 1.5;
@@ -80,15 +82,19 @@
     for (const [value] of v.up) { pen.moveTo(LEFT, v.sy(value)); pen.lineTo(canvas.width - RIGHT, v.sy(value)); }
     pen.stroke();
     pen.textAlign = "center";
+    let free = 0;
+    const most = canvas.width - (v.names[0] && letters > 22 ? pen.measureText(`${v.names[0]} →`).width + RIGHT + letters : 4);
     for (const [value, said] of v.across) {
-      const half = pen.measureText(said).width / 2;
-      pen.fillText(said, Math.min(v.sx(value), canvas.width - half - 4), canvas.height - BOTTOM + 28);
+      const half = pen.measureText(said).width / 2, x = Math.min(v.sx(value), canvas.width - half - 4);
+      if (x - half < free || x + half > most) continue;
+      pen.fillText(said, x, canvas.height - BOTTOM + letters + 6);
+      free = x + half + letters / 2;
     }
     pen.textAlign = "right";
-    for (const [value, said] of v.up) pen.fillText(said, LEFT - 10, v.sy(value) + 7);
+    for (const [value, said] of v.up) pen.fillText(said, LEFT - 10, v.sy(value) + letters / 3);
     if (v.names[0]) pen.fillText(`${v.names[0]} →`, canvas.width - RIGHT, canvas.height - 8);
     pen.textAlign = "left";
-    pen.fillText(`${v.names[1]} ↑`, 10, 22);
+    pen.fillText(`${v.names[1]} ↑`, 10, letters);
   }
 
   function draw() {

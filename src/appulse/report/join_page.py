@@ -243,21 +243,21 @@ def _funnel(batches: list[Batch]) -> str:
     if not steps:
         return "<p>The metrics report no candidates, so there is no funnel.</p>"
     top = steps[0][2]
-    x = Scale(0.0, float(np.log10(max(top, 10))), 190, WIDTH - 270)
+    x, bottom = Scale(0.0, float(np.log10(max(top, 10))), 4, HALF - RIGHT), len(steps) * 34 + 4
     remarks = []
     for power in range(int(x.high) + 1):
-        remarks.append(f'<path class="grid" d="M{x(power)} 4V{len(steps) * 24 + 4}"/>')
-        tick, y = count(10**power), len(steps) * 24 + 18
-        remarks.append(f'<text class="tick" x="{x(power)}" y="{y}" text-anchor="middle">{tick}</text>')
+        remarks.append(f'<path class="grid" d="M{x(power)} 4V{bottom}"/>')
+        where = "middle" if power else "start"
+        tick = count(10**power)
+        remarks.append(f'<text class="tick" x="{x(power)}" y="{bottom + 14}" text-anchor="{where}">{tick}</text>')
     for place, (name, settled, over) in enumerate(steps):
-        y = place * 24 + 6
-        wide = max(x(np.log10(over)) - 190, 1.5) if over else 0.0
-        share = f"{over:,}  ({over / top:.3g} of all)" + (f", less {settled:,}" if settled else "")
-        remarks.append(f'<text x="184" y="{y + 13}" text-anchor="end">{escape(name)}</text>')
-        remarks.append(f'<rect class="bar" x="190" y="{y}" width="{wide:.1f}" height="17"/>')
-        remarks.append(f'<text x="{190 + wide + 6:.1f}" y="{y + 13}">{escape(share)}</text>')
+        y = place * 34 + 4
+        wide = max(x(np.log10(over)) - 4, 1.5) if over else 0.0
+        share = f"{over:,} ({over / top:.3g} of all)" + (f", less {settled:,}" if settled else "")
+        remarks.append(f'<rect class="bar" x="4" y="{y + 18}" width="{wide:.1f}" height="12"/>')
+        remarks.append(f'<text x="4" y="{y + 13}">{escape(name)}: {escape(share)}</text>')
     label = "; ".join(f"{name}: {over:,}" for name, _settled, over in steps)
-    picture = svg("\n".join(remarks), len(steps) * 24 + 26, label)
+    picture = svg("\n".join(remarks), bottom + 20, label, HALF)
     said = "<p>On a scale of powers of ten: from line to line ten times as many.</p>"
     return f'<div class="charts">{_figure("Pruning: pairs left after each step", said + picture)}</div>'
 
