@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
+from appulse.kernels.chains import LOOKED
 from appulse.operators import phenomena_within as operator
 from tests.helpers import sensing
 from tests.operators.test_phenomena import (
@@ -27,9 +29,6 @@ from tests.operators.test_phenomena import (
     told,
 )
 from tests.operators.test_sensor_join import judged
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 WITHIN = (0.0, 0.25, 0.5, 1.0, 3.0)
 
@@ -191,3 +190,38 @@ def test_a_tie_is_lost_and_found_by_ends_alone() -> None:
         ("moves", 6, ("a",)),
         ("appears", 6, ("b",)),
     ]
+
+
+@st.composite
+def long(draw: st.DrawFn) -> Case:
+    """Few sensors with many readings in the span, so that a reading changes little of what its sensor has."""
+    chance = draw(st.randoms(use_true_random=False))
+    kind, n = chance.choice(("grid", "any", "far")), chance.randint(30, 90)
+    rows, time = [], LATER
+    for _ in range(n):
+        time += chance.choice((0, 1, 1))
+        value = {
+            "grid": chance.choice((0.0, 0.25, 0.5, 0.75, 1.0, 2.0, 2.25)),
+            "any": chance.uniform(0.0, 3.0),
+            "far": chance.uniform(0.0, 1.0) * chance.choice((1, 1, 9)),
+        }[kind]
+        rows.append((chance.choice("ab"), time, value, "x"))
+    reach = chance.choice((None, None, 1.12))
+    return Case(tuple(rows), chance.choice((1, 1, 2, 3)), chance.choice((20, 40, 90)), 1, reach, None, 0.25)
+
+
+@given(long())
+@settings(max_examples=60, deadline=None)
+def test_many_readings_in_the_span_equal_the_twin(case: Case) -> None:
+    assert told(sensing.phenomena(case.table, **case.arguments())) == expected(case)
+
+
+def test_a_reading_is_looked_at_with_few_others() -> None:
+    """However many a sensor has in the span: for each that came all of them were looked at, and sorted."""
+    n, values = 6_000, np.random.default_rng(0).uniform(0.0, 10.0, 6_000)
+    call = ap.Phenomena(ap.Stream(None, key="id", time="t", value="v"), within=0.1, strength=3, span=n // 2)
+    call.push(pa.table({"id": np.arange(n) % 2, "t": np.arange(n), "v": values}))
+    assert call._engine is not None
+    held = call._engine.operator
+    assert isinstance(held, operator.PhenomenaWithin)
+    assert held.fields[b""].known.counts[LOOKED] < 50 * n

@@ -14,32 +14,39 @@ import numpy as np
 
 from appulse.kernels.identities import FREE, HEAD, NOW, PENDING, SLOTS, TAIL, TICK
 from appulse.kernels.jit import exact_kernel
+from appulse.kernels.value_order import AFTER, BEFORE, HELD, OWNER, ROOT, TIME, first_from, put_in, take_out
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Floats, Ints, Whole
     from appulse.kernels.identities import Place
 
-# Columns of a sensor: its newest reading's number, its first chain (-1: none), the first of those it had before the
-# tick at hand, the tick these were replaced at, the tick it was touched at, scratch: its newest chain in a sweep.
-NEWEST, FIRST, PAST, REPLACED, TOUCHED, OPEN = range(6)
+# Columns of a sensor, after those of its readings: its first chain (-1: none), the first of those it had before the
+# tick at hand, the tick these were replaced at, the tick it was touched at, and scratch: its newest chain in a sweep,
+# and its first change in the tick.
+FIRST, PAST, REPLACED, TOUCHED, OPEN, CHANGE = range(2, 8)
 # Columns of a chain: the next of its sensor, by value (-1: the last), its phenomenon's slot (-1: none), the component
 # that it was part of when these were last found.
 NEXT, SLOT, PART = range(3)
-# Its least and greatest value, the sum of what its readings lie above the least, and how many these are.
+# Its least and greatest value, the sum of what its readings lie above the least, and how many these are: the last two
+# are summed up when they are asked for.
 LOW, HIGH, TOTAL, COUNT = range(4)
+UNKNOWN = -1.0
+# At most so many chains come in the place of those that a reading changes: what is left of one to either side, and one
+# of readings within reach of it to either side.
+_PIECES = 4
 # Counters of chained readings, beside those of every field: chains ever used, unused ones among them, whether what
-# stands was brought from elsewhere, comparisons that are left for this tick.
-CHAINS, UNUSED, STALE, LEFT = range(8, 12)
-COUNTERS = 12
+# stands was brought from elsewhere, comparisons that are left for this tick, readings that were looked at.
+CHAINS, UNUSED, STALE, LEFT, LOOKED = range(8, 13)
+COUNTERS = 13
 
 
 class Chained(NamedTuple):
     """The state of one field."""
 
     counts: Ints  # (COUNTERS,)
-    ring: Ints  # (capacity, 3): of each reading in the span time, sensor, and the number of its sensor's one before
+    ring: Ints  # (capacity, 6): of each reading in the span, as `appulse.kernels.value_order` has it
     value: Floats  # (capacity,)
-    sensors: Ints  # (sensors, 6)
+    sensors: Ints  # (sensors, 8)
     chains: Ints  # (most, 3)
     bounds: Floats  # (most, 4)
     unused: Ints  # (most,): chains to be used again
@@ -47,6 +54,14 @@ class Chained(NamedTuple):
     reported: Floats  # (most,): the value that was last reported of a phenomenon
     track: Floats  # (most, TRACK, 1 + d)
     free: Ints  # (most,): slots to be used again
+
+
+class Changes(NamedTuple):
+    """What expires and what comes in a tick."""
+
+    touched: Ints  # the sensors of it
+    numbers: Ints  # readings, the older first
+    following: Ints  # of each the next of its sensor (-1: none)
 
 
 class Span(NamedTuple):
@@ -63,48 +78,63 @@ def near(low: float, high: float, other_low: float, other_high: float, reach: fl
 
 
 @exact_kernel
-def take_in(field: Chained, time: Ints, sensor: Ints, value: Floats, begin: Whole, end: Whole, span: Whole) -> Ints:
-    """Take in the readings of one tick, after what has expired; the sensors that this touches."""
+def take_in(field: Chained, time: Ints, sensor: Ints, value: Floats, begin: Whole, end: Whole, span: Whole) -> Changes:
+    """Take in the readings of one tick, after what has expired; `change` puts them in order of value."""
     counts, mask, now = field.counts, len(field.ring) - 1, time[begin]
     counts[TICK] += 1
     counts[NOW] = now
     first = counts[TAIL]
-    while counts[TAIL] < counts[HEAD] and field.ring[counts[TAIL] & mask, 0] < now - span:
+    while counts[TAIL] < counts[HEAD] and field.ring[counts[TAIL] & mask, TIME] < now - span:
         counts[TAIL] += 1
     came = counts[HEAD]
     for i in range(begin, end):
         if sensor[i] < 0:  # no reading: time goes on
             continue
         at = counts[HEAD] & mask
-        field.ring[at, 0], field.ring[at, 1], field.ring[at, 2] = now, sensor[i], field.sensors[sensor[i], NEWEST]
+        field.ring[at, TIME], field.ring[at, OWNER] = now, sensor[i]
         field.value[at] = value[i] + 0.0  # -0.0 is 0.0
-        field.sensors[sensor[i], NEWEST] = counts[HEAD]
         counts[HEAD] += 1
-    touched = np.empty(counts[TAIL] - first + counts[HEAD] - came, np.int64)
+    expired = counts[TAIL] - first
+    many = expired + counts[HEAD] - came
+    numbers, following, touched = np.empty(many, np.int64), np.empty(many, np.int64), np.empty(many, np.int64)
     n = 0
-    for k in range(len(touched)):
-        number = first + k if k < counts[TAIL] - first else counts[HEAD] - (len(touched) - k)
-        one = field.ring[number & mask, 1]
+    for k in range(many):
+        numbers[k] = first + k if k < expired else came + k - expired
+        one = field.ring[numbers[k] & mask, OWNER]
         if field.sensors[one, TOUCHED] != counts[TICK]:
-            field.sensors[one, TOUCHED] = counts[TICK]
+            field.sensors[one, TOUCHED], field.sensors[one, CHANGE] = counts[TICK], -1
             touched[n] = one
             n += 1
-    return touched[:n]
+    for k in range(many - 1, -1, -1):
+        one = field.ring[numbers[k] & mask, OWNER]
+        following[k], field.sensors[one, CHANGE] = field.sensors[one, CHANGE], k
+    return Changes(touched[:n], numbers, following)
 
 
 @exact_kernel
-def judge(field: Chained, place: Place, touched: Ints, strength: Whole, reach: float) -> None:
+def change(field: Chained, number: Whole) -> None:
+    """Put a reading that came in order of value, or take out one that has expired."""
+    if number >= field.counts[TAIL]:
+        put_in(field, number)
+    else:
+        take_out(field, number)
+
+
+@exact_kernel
+def judge(field: Chained, place: Place, changes: Changes, strength: Whole, reach: float) -> None:
     """Find the chains of sensors anew. Where more than their ends may have changed, what stands is pending."""
     counts = field.counts
     # What comparisons may cost at most, in all: as much as to find all regions anew.
     counts[LEFT] = 4 * (counts[CHAINS] - counts[UNUSED] + 16)
     if counts[STALE]:
         counts[STALE] = 0
+        for number in changes.numbers:
+            change(field, number)
         for sensor in range(len(field.sensors)):
             _replace(field, sensor, _chains_of(field, sensor, strength, reach))
         return
-    for sensor in touched:
-        fresh = _chains_of(field, sensor, strength, reach)
+    for sensor in changes.touched:
+        fresh = _changed_chains(field, changes, sensor, strength, reach)
         if not _goes_on(field, place, sensor, fresh, reach):
             _replace(field, sensor, fresh)
             continue
@@ -115,26 +145,43 @@ def judge(field: Chained, place: Place, touched: Ints, strength: Whole, reach: f
 
 
 @exact_kernel
+def _changed_chains(field: Chained, changes: Changes, sensor: Whole, strength: Whole, reach: float) -> Floats:
+    """A sensor's chains (m, 4), in order of value, after its changes."""
+    many, k = 0, field.sensors[sensor, CHANGE]
+    while k >= 0:
+        many, k = many + 1, changes.following[k]
+    k = field.sensors[sensor, CHANGE]
+    if strength >= field.sensors[sensor, HELD] // (6 * many):  # as much is looked at for the changes as is held
+        while k >= 0:
+            change(field, changes.numbers[k])
+            k = changes.following[k]
+        return _chains_of(field, sensor, strength, reach)
+    chain = field.sensors[sensor, FIRST]
+    n: Whole = 0
+    while chain >= 0:
+        n, chain = n + 1, field.chains[chain, NEXT]
+    fresh = np.empty((n + _PIECES * many, 4))
+    n, chain = 0, field.sensors[sensor, FIRST]
+    while chain >= 0:
+        fresh[n] = field.bounds[chain]
+        n, chain = n + 1, field.chains[chain, NEXT]
+    while k >= 0:
+        n = _after_one(field, changes.numbers[k], fresh, n, strength, reach)
+        k = changes.following[k]
+    return fresh[:n]
+
+
+@exact_kernel
 def _chains_of(field: Chained, sensor: Whole, strength: Whole, reach: float) -> Floats:
-    """A sensor's chains (m, 4), in order of value."""
-    mask, tail = len(field.ring) - 1, field.counts[TAIL]
-    n, number = 0, field.sensors[sensor, NEWEST]
-    while number >= tail:
-        n, number = n + 1, field.ring[number & mask, 2]
+    """A sensor's chains (m, 4), in order of value, by all of its readings."""
+    n = field.sensors[sensor, HELD]
     values = np.empty(n)
-    number = field.sensors[sensor, NEWEST]
-    for i in range(n):
-        values[i] = field.value[number & mask]
-        number = field.ring[number & mask, 2]
-    values.sort()
+    _copy(field, first_from(field, sensor, -np.inf), AFTER, values, 0, 1, n)
+    strong = _strong(values, strength, reach)
     found = np.empty((n, 4))
-    many = first = last = 0
+    many = 0
     for i in range(n):
-        while values[i] - values[first] > reach:
-            first += 1
-        while last < n and values[last] - values[i] <= reach:
-            last += 1
-        if last - first < strength:
+        if not strong[i]:
             continue
         if many == 0 or values[i] - found[many - 1, HIGH] > reach:
             found[many, LOW], found[many, TOTAL], found[many, COUNT] = values[i], 0.0, 0.0
@@ -143,6 +190,152 @@ def _chains_of(field: Chained, sensor: Whole, strength: Whole, reach: float) -> 
         found[many - 1, TOTAL] += values[i] - found[many - 1, LOW]
         found[many - 1, COUNT] += 1.0
     return found[:many]
+
+
+@exact_kernel
+def _copy(field: Chained, number: Whole, link: Whole, values: Floats, at: Whole, step: Whole, most: Whole) -> Whole:
+    """Copy values of readings, from one on along links, to ``at``, ``at + step`` and so on; how many there were."""
+    mask, n = len(field.ring) - 1, 0
+    while number >= 0 and n < most:
+        values[at + n * step] = field.value[number & mask]
+        n, number = n + 1, field.ring[number & mask, link]
+    field.counts[LOOKED] += n
+    return n
+
+
+@exact_kernel
+def _strong(values: Floats, strength: Whole, reach: float) -> Flags:
+    """Which of these are strong, values being in order, by these alone."""
+    strong = np.empty(len(values), np.bool_)
+    first = last = 0
+    for i in range(len(values)):
+        while values[i] - values[first] > reach:
+            first += 1
+        while last < len(values) and values[last] - values[i] <= reach:
+            last += 1
+        strong[i] = last - first >= strength
+    return strong
+
+
+@exact_kernel
+def _after_one(field: Chained, number: Whole, fresh: Floats, n: Whole, strength: Whole, reach: float) -> Whole:
+    """Change one reading and the chains near it; ``fresh[:n]`` are those of its sensor, how many they are then.
+
+    Any ``strength`` readings that lie within reach of each other are strong. So the change makes fewer readings than
+    that strong or weak to either side, and fewer weak ones lie from there to a strong one of a chain that goes on.
+    """
+    own = field.value[number & (len(field.ring) - 1)]
+    values, middle = _around(field, number, strength)
+    strong = _strong(values, strength, reach)
+    # What may have become strong, or weak: from ``low`` to ``high``.
+    low, high = max(0, middle - strength), min(len(values), middle + strength + 1)
+    while low < middle and own - values[low] > reach:
+        low += 1
+    while high > middle and values[high - 1] - own > reach:
+        high -= 1
+    # The strong readings beside it, if they are near, and the chains of these, or else the next ones.
+    left, right = _next_strong(strong, low - 1, -1, strength + 1), _next_strong(strong, high, 1, strength + 1)
+    if left >= 0:
+        one = np.searchsorted(fresh[:n, LOW], values[left], side="right") - 1
+    else:
+        one = np.searchsorted(fresh[:n, HIGH], values[low] if low < middle else own) - 1
+    if right >= 0:
+        other = np.searchsorted(fresh[:n, HIGH], values[right])
+    else:
+        other = np.searchsorted(fresh[:n, LOW], values[high - 1] if high > middle else own, side="right")
+    pieces = np.empty((_PIECES, 4))
+    many: Whole = 0
+    if one >= 0:
+        pieces[0], many = fresh[one], 1
+        if left >= 0:
+            pieces[0, HIGH], pieces[0, COUNT] = values[left], UNKNOWN
+    for i in range(low, high):
+        if strong[i]:
+            many = _lengthen(pieces, many, values[i], values[i], reach)
+    if other < n:
+        so_far = many
+        many = _lengthen(pieces, many, values[right] if right >= 0 else fresh[other, LOW], fresh[other, HIGH], reach)
+        if many > so_far and right < 0:
+            pieces[so_far] = fresh[other]
+    return _put_for(fresh, n, max(one, 0), min(other + 1, n), pieces[:many])
+
+
+@exact_kernel
+def _around(field: Chained, number: Whole, strength: Whole) -> tuple[Floats, Whole]:
+    """Change a reading: the values around it, in order, and where it is among them or was before them."""
+    at, new, most = number & (len(field.ring) - 1), number >= field.counts[TAIL], 3 * strength + 4
+    change(field, number)
+    room, end = np.empty(2 * most + 1), most
+    if new:
+        room[most] = field.value[at]
+        end += 1
+    begin = most - _copy(field, field.ring[at, BEFORE], BEFORE, room, most - 1, -1, most)
+    end += _copy(field, field.ring[at, AFTER], AFTER, room, end, 1, most)
+    return room[begin:end], most - begin
+
+
+@exact_kernel
+def _next_strong(strong: Flags, at: Whole, step: Whole, most: Whole) -> Whole:
+    """The first strong reading from one on, of so many at most; -1: none is."""
+    for _ in range(most):
+        if at < 0 or at >= len(strong):
+            return -1
+        if strong[at]:
+            return at
+        at += step
+    return -1
+
+
+@exact_kernel
+def _lengthen(pieces: Floats, many: Whole, low: float, high: float, reach: float) -> Whole:
+    """Chains go on with strong readings from low to high; how many they are then."""
+    if many == 0 or low - pieces[many - 1, HIGH] > reach:
+        pieces[many, LOW] = low
+        many += 1
+    pieces[many - 1, HIGH], pieces[many - 1, COUNT] = high, UNKNOWN
+    return many
+
+
+@exact_kernel
+def _put_for(fresh: Floats, n: Whole, begin: Whole, end: Whole, pieces: Floats) -> Whole:
+    """Put these chains in the place of those from ``begin`` to ``end``; how many they all are then."""
+    more = len(pieces) - (end - begin)
+    if more > 0:
+        for i in range(n - 1, end - 1, -1):
+            fresh[i + more] = fresh[i]
+    elif more < 0:
+        for i in range(end, n):
+            fresh[i + more] = fresh[i]
+    fresh[begin : begin + len(pieces)] = pieces
+    return n + more
+
+
+@exact_kernel
+def sum_up(field: Chained, sensor: Whole, chain: Whole, strength: Whole, reach: float) -> None:
+    """The sum and the count of a chain, where they are not known: its strong readings in order of value."""
+    bounds = field.bounds[chain]
+    if bounds[COUNT] != UNKNOWN:
+        return
+    first = first_from(field, sensor, bounds[LOW])
+    most = min(strength, field.sensors[sensor, HELD])
+    room = np.empty(most + field.sensors[sensor, HELD])
+    before = field.ring[first & (len(field.ring) - 1), BEFORE]
+    begin = most - _copy(field, before, BEFORE, room, most - 1, -1, most)
+    end, number = most, first
+    # Those above it make its readings strong, as those below it do.
+    behind = 0
+    while number >= 0 and behind < most:
+        room[end] = field.value[number & (len(field.ring) - 1)]
+        behind += room[end] > bounds[HIGH]
+        end, number = end + 1, field.ring[number & (len(field.ring) - 1), AFTER]
+    field.counts[LOOKED] += end - most
+    values = room[begin:end]
+    strong = _strong(values, strength, reach)
+    bounds[TOTAL] = bounds[COUNT] = 0.0
+    for i in range(most - begin, len(values)):
+        if strong[i] and values[i] <= bounds[HIGH]:
+            bounds[TOTAL] += values[i] - bounds[LOW]
+            bounds[COUNT] += 1.0
 
 
 @exact_kernel
@@ -288,7 +481,7 @@ def held_of(field: Chained, sensors: Flags) -> int:
     """Mark the sensors that have readings in the span, or chains; how many chains there are."""
     mask = len(field.ring) - 1
     for number in range(field.counts[TAIL], field.counts[HEAD]):
-        sensors[field.ring[number & mask, 1]] = True
+        sensors[field.ring[number & mask, OWNER]] = True
     many = 0
     for sensor in range(len(sensors)):
         chain = field.sensors[sensor, FIRST]
@@ -309,7 +502,7 @@ def widen(field: Chained, former: Chained, sensors: Ints) -> None:
     mask, wide = len(former.ring) - 1, len(field.ring) - 1
     for number in range(former.counts[TAIL], former.counts[HEAD]):
         field.ring[number & wide] = former.ring[number & mask]
-        field.ring[number & wide, 1] = sensors[former.ring[number & mask, 1]]
+        field.ring[number & wide, OWNER] = sensors[former.ring[number & mask, OWNER]]
         field.value[number & wide] = former.value[number & mask]
     _move_chains(field, former, sensors)
 
@@ -321,6 +514,7 @@ def rest(field: Chained, former: Chained, sensors: Ints) -> None:
     field.counts[TAIL] = field.counts[HEAD]
     field.counts[STALE] = 1
     _move_chains(field, former, sensors)
+    field.sensors[:, ROOT], field.sensors[:, HELD] = -1, 0
 
 
 @exact_kernel

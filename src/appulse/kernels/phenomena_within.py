@@ -24,9 +24,11 @@ from appulse.kernels.chains import (
     SLOT,
     TOTAL,
     Chained,
+    change,
     drop,
     is_in,
     judge,
+    sum_up,
     take_in,
 )
 from appulse.kernels.identities import (
@@ -52,7 +54,7 @@ from appulse.kernels.identities import (
 from appulse.kernels.jit import exact_kernel
 
 if TYPE_CHECKING:
-    from appulse.kernels.arrays import Floats, Ints, Whole
+    from appulse.kernels.arrays import Flags, Floats, Ints, Whole
     from appulse.kernels.identities import Criteria, Events, Place
 
 
@@ -71,7 +73,8 @@ def apply_within(field: Chained, readings: ValuedReadings, span: Whole) -> None:
     begin: Whole = 0
     while begin < len(time):
         end = tick_end(time, begin)
-        take_in(field, time, sensor, value, begin, end, span)
+        for number in take_in(field, time, sensor, value, begin, end, span).numbers:
+            change(field, number)
         begin = end
 
 
@@ -93,24 +96,24 @@ def observe_within(
     time, sensor, value = readings
     while True:
         if field.counts[PENDING]:
-            if not _settled(field, place, order, criteria.least, reach, events):
+            if not _settled(field, place, order, criteria, reach, events):
                 return begin
             field.counts[PENDING] = 0
         if begin == len(time):
             return begin
         end = tick_end(time, begin)
-        touched = take_in(field, time, sensor, value, begin, end, criteria.span)
-        judge(field, place, touched, criteria.strength, reach)
+        changes = take_in(field, time, sensor, value, begin, end, criteria.span)
+        judge(field, place, changes, criteria.strength, reach)
         begin = end
 
 
 @exact_kernel
-def _settled(field: Chained, place: Place, order: Ints, least: Whole, reach: float, events: Events) -> bool:
+def _settled(field: Chained, place: Place, order: Ints, criteria: Criteria, reach: float, events: Events) -> bool:
     """Find all regions anew and report what became of them; False without room, having changed nothing."""
     chains, owner = _in_order(field, order)
     part = _parts(field, place, chains, owner, reach)
     component = part.copy()
-    first, members = _large_enough(part, owner, least)
+    first, members = _large_enough(part, owner, criteria.least)
     old, old_first, old_members = _stood(field, order)
     pairs, shared = _shared(field, order, chains, part, len(first) - 1, reach)
     if (
@@ -119,17 +122,26 @@ def _settled(field: Chained, place: Place, order: Ints, least: Whole, reach: flo
         or events.counts[OTHERS] + 2 * len(pairs) > len(events.others)
     ):
         return False
-    mean = _means(field, chains, part, len(first) - 1)
     slots = inherited(field, pairs, shared, old, len(first) - 1)
+    news = np.ones(len(slots), np.bool_)  # whether there is something to report of a part
+    for one in range(len(slots)):
+        heir = field.phenomena[slots[one], PLACE]
+        if 0 <= heir < len(old) and old[heir] == slots[one]:
+            mine = members[first[one] : first[one + 1]]
+            news[one] = not np.array_equal(mine, old_members[old_first[heir] : old_first[heir + 1]])
+    for i in range(len(chains)):
+        if part[i] >= 0 and news[part[i]]:
+            sum_up(field, owner[i], chains[i], criteria.strength, reach)
+    mean = _means(field, chains, part, news)
     by_part = np.argsort(pairs % max(len(slots), 1), kind="mergesort")
     part_of = pairs[by_part] % max(len(slots), 1)
     for one in by_number(field, old, slots):
         if one < len(slots):
+            if not news[one]:
+                continue
             heir = field.phenomena[slots[one], PLACE]
             stays = 0 <= heir < len(old) and old[heir] == slots[one]
             mine = members[first[one] : first[one + 1]]
-            if stays and np.array_equal(mine, old_members[old_first[heir] : old_first[heir + 1]]):
-                continue
             some = by_part[np.searchsorted(part_of, one) : np.searchsorted(part_of, one, side="right")]
             low = events.counts[MEMBERS]
             _report_members(mine, events)
@@ -363,14 +375,14 @@ def _pair(field: Chained, past: Whole, p: Whole, many: Whole, keys: Ints, n: Who
 
 
 @exact_kernel
-def _means(field: Chained, chains: Ints, part: Ints, many: Whole) -> Floats:
-    """The mean of each part's readings, summed up in their order, above the least: huge numbers do not overflow."""
-    least, total, count = np.full(many, np.inf), np.zeros(many), np.zeros(many)
+def _means(field: Chained, chains: Ints, part: Ints, some: Flags) -> Floats:
+    """The mean of some parts' readings, summed up in their order, above the least: huge numbers do not overflow."""
+    least, total, count = np.full(len(some), np.inf), np.zeros(len(some)), np.zeros(len(some))
     for i in range(len(chains)):
         if part[i] >= 0:
             least[part[i]] = min(least[part[i]], field.bounds[chains[i], LOW])
     for i in range(len(chains)):
-        if part[i] >= 0:
+        if part[i] >= 0 and some[part[i]]:
             low, more = field.bounds[chains[i], LOW], field.bounds[chains[i], COUNT]
             total[part[i]] += field.bounds[chains[i], TOTAL] + more * (low - least[part[i]])
             count[part[i]] += more

@@ -30,6 +30,7 @@ from appulse.kernels.chains import (
 from appulse.kernels.identities import EVENTS, FREE, HEAD, NUMBER, NUMBERS, PENDING, POINTS, SLOTS, TAIL
 from appulse.kernels.phenomena_within import ValuedReadings, apply_within, observe_within
 from appulse.kernels.tracks import TRACK
+from appulse.kernels.value_order import HELD, TIME
 from appulse.model.readings import Readings, numbers_of
 from appulse.model.strings import Bytes
 from appulse.operators.fields import SAME, Fresh, held, sizes
@@ -70,8 +71,8 @@ class _Group:
     @property
     def newest(self) -> int:
         """The time of the last reading in the span."""
-        known, counts = self.known, self.known.counts
-        return int(known.ring[(counts[HEAD] - 1) & (len(known.ring) - 1), 0]) if counts[HEAD] > counts[TAIL] else NEVER
+        ring, counts = self.known.ring, self.known.counts
+        return int(ring[(counts[HEAD] - 1) & (len(ring) - 1), TIME]) if counts[HEAD] > counts[TAIL] else NEVER
 
     @property
     def room(self) -> int:
@@ -293,11 +294,13 @@ def _joined(parts: Sequence[NDArray[Any]], kind: type) -> NDArray[Any]:
 
 def _field(readings: int, chains: int, sensors: int, d: int) -> Chained:
     most, chains = (1 << max(0, n - 1).bit_length() for n in (readings, chains))
+    known = np.full((sensors, 8), -1, np.int64)
+    known[:, HELD] = 0
     return Chained(
         np.zeros(COUNTERS, np.int64),
-        np.zeros((most, 3), np.int64),
+        np.zeros((most, 6), np.int64),
         np.zeros(most),
-        np.full((sensors, 6), -1, np.int64),
+        known,
         np.zeros((chains, 3), np.int64),
         np.zeros((chains, 4)),
         np.zeros(chains, np.int64),
