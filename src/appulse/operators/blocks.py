@@ -183,7 +183,7 @@ def _may_match(plan: JoinPlan, stream: int, rows: Objects) -> NDArray[np.bool_]:
     """
     if not isinstance(plan.models[stream], Gaussian) or not plan.plain or rows.spread.shape[1] != 1:
         return np.ones(len(rows), bool)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         most = chdtr(rows.d, np.square(plan.limit / rows.spread[:, 0])) * rows.mass
     return np.asarray(~(most < plan.threshold - _DOUBT))
 

@@ -7,20 +7,21 @@ is held. So are those that are over: a part is made anew once half of it is.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from appulse.kernels import held_legs as kernel
 from appulse.kernels import legs as kernels
 from appulse.kernels.arrays import RowPairs
-from appulse.operators.leg_search import MOST_ENTRIES, binned_pairs, found_in, joined, leg_index, taken
+from appulse.model.batch import SHARED, Batch
+from appulse.operators.leg_search import MOST_ENTRIES, binned_pairs, found_in, joined, leg_index
 from appulse.operators.legs import Legs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -30,20 +31,27 @@ SMALLER = 4  # times that a part is smaller than the one before it, at least
 _A_BIN = 8  # legs that are compared one by one in the time that a bin takes
 
 
-class Swept(NamedTuple):
-    """Legs, and where they are to be looked for."""
+@dataclass(frozen=True)
+class Swept(Batch):
+    """Legs, and where they are to be looked for: the columns of `swept`."""
 
     legs: Legs
-    swept: kernels.Legs
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+    at: NDArray[np.float64]
+    to: NDArray[np.float64]
+    reach: NDArray[np.float64]
+    margin: NDArray[np.float64]
+    side: NDArray[np.int64]
+    thing: NDArray[np.int64]
+    group: NDArray[np.int64]
+    fresh: NDArray[np.bool_]
+    instant: bool = field(metadata=SHARED)
 
-    def take(self, rows: NDArray[np.int64]) -> Swept:
-        """Some of the legs."""
-        return Swept(self.legs.take(rows), taken(self.swept, rows))
-
-    @staticmethod
-    def concat(parts: Sequence[Swept]) -> Swept:
-        """Legs of several."""
-        return Swept(Legs.concat([part.legs for part in parts]), joined([part.swept for part in parts]))
+    @property
+    def swept(self) -> kernels.Legs:
+        """As kernels read it."""
+        return kernels.Legs(*(getattr(self, name) for name in kernels.Legs._fields))
 
 
 @dataclass
@@ -96,7 +104,7 @@ class HeldLegs:
     def placed(self, legs: Legs) -> Swept:
         """Legs with what says where they are."""
         swept = self._place(legs)
-        return Swept(legs, swept._replace(group=_hashes(legs)))
+        return Swept(legs, *swept._replace(group=_hashes(legs)))
 
     def all(self) -> Legs | None:
         """The legs in the order in which they came; None: there is none."""

@@ -141,7 +141,7 @@ class PhenomenaWithin(Observer[_Group]):
         for field, group, _, readings in self._arranged(parts, before):
             for begin, end in whole_ticks(readings.time, _SLICE):
                 field.make_room(end - begin)
-                mine = _some(readings, begin, end)
+                mine = ValuedReadings(readings.time[begin:end], readings.sensor[begin:end], readings.value[begin:end])
                 apply_within(field.known, mine, self.plan.span)
             self.fields.wait(group)
 
@@ -256,7 +256,7 @@ class PhenomenaWithin(Observer[_Group]):
         order = np.argsort(place.rank, kind="stable")
         for begin, end in whole_ticks(readings.time, _SLICE):
             field.make_room(end - begin)
-            mine = _some(readings, begin, end)
+            mine = ValuedReadings(readings.time[begin:end], readings.sensor[begin:end], readings.value[begin:end])
             room, at, known = 1024 + 4 * (end - begin), 0, field.known
             while at < end - begin or known.counts[PENDING]:
                 events = room_for(room, place.at.shape[1])
@@ -264,10 +264,6 @@ class PhenomenaWithin(Observer[_Group]):
                 if events.counts[EVENTS] == 0:
                     room *= 2
                 yield happened_of(events, group, field.roster, _NO_LABELS)
-
-
-def _some(readings: ValuedReadings, begin: int, end: int) -> ValuedReadings:
-    return ValuedReadings(readings.time[begin:end], readings.sensor[begin:end], readings.value[begin:end])
 
 
 def _slots(known: Chained) -> Ints:
