@@ -312,10 +312,6 @@ class WindowBuffer:
                 arena.extend(offsets, values)
         self._kept = len(self)
         self.base, self.linked = self.base + before, int((rows < self.linked).sum())
-        self.regrouped()
-
-    def regrouped(self) -> None:
-        """Groups have other numbers, by which the index has rows, too."""
         if len(self.heads):
             relink(self.linked, self.grid)
         if self.line is not None:
