@@ -333,8 +333,8 @@ def test_demo_knows_its_names() -> None:
 
 def test_a_shell_completes_the_names_of_demos() -> None:
     asked = {"_APPULSE_COMPLETE": "complete_bash", "COMP_WORDS": "appulse demo ", "COMP_CWORD": "2"}
-    told = CliRunner().invoke(app, [], prog_name="appulse", env=asked)
-    assert told.stdout.split() == ["weather", "aircraft"]
+    listed = CliRunner().invoke(app, [], prog_name="appulse", env=asked)
+    assert listed.stdout.split() == ["weather", "aircraft"]
 
 
 def test_a_demo_of_aircraft_needs_no_spark(tmp_path: Path) -> None:

@@ -54,16 +54,11 @@ class LabelNumbers:
                 self.values.append(value)
         return numbers
 
-    def kept(self, columns: Sequence[NDArray[np.int64]]) -> LabelNumbers:
-        """Fresh numbers for the labels of some columns, which are rewritten; numbers below 0 are of no label."""
-        fresh, table = LabelNumbers(), np.arange(len(self.values))
-        used = np.zeros(len(table), bool)
-        for column in columns:
-            used[column[column >= 0]] = True
-        some = np.flatnonzero(used)
-        table[some] = fresh.add([self.values[i] for i in some.tolist()])
-        for column in columns:
-            column[:] = np.where(column < 0, column, table[column])
+    def kept(self, numbers: NDArray[np.int64]) -> LabelNumbers:
+        """Fresh numbers for the labels that some rows have; the numbers of these rows are rewritten."""
+        used, place = np.unique(numbers, return_inverse=True)
+        fresh = LabelNumbers()
+        numbers[:] = fresh.add([self.values[i] for i in used.tolist()])[place]
         return fresh
 
     def keys(self, readings: Readings) -> NDArray[np.int64]:

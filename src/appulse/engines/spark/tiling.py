@@ -168,6 +168,7 @@ class PlaceOwnership:
 
     tiling: Tiling
     place: int
+    # Kept by the numbers of labels: a join must not number its groups anew.
     _group_hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(1, np.uint64))
 
     def owned(self, pairs: CandidatePairs, labels: LabelNumbers) -> NDArray[np.bool_]:
