@@ -11,7 +11,7 @@ import pytest
 import appulse as ap
 from appulse.model.readings import Readings
 from appulse.model.strings import Bytes, Labels
-from appulse.operators import relational
+from appulse.operators import join_windows, relational
 
 GROUPS = 300
 
@@ -45,6 +45,38 @@ def _rows(n: int, side: float) -> pa.Table:
     """Groups of four rows, of which those near each other match, in order of time."""
     draw, k = np.random.default_rng(5), np.arange(n)
     return pa.table({"id": k, "t": k * 0.1, "x": draw.uniform(0, side, n), "g": [f"g{i}" for i in k // 4]})
+
+
+@pytest.mark.parametrize("index", ["auto", "grid", "dense"])
+@pytest.mark.parametrize("more", [{}, {"how": "left"}, {"emit": "changes"}, {"self": True}])
+def test_a_join_knows_the_groups_it_holds(index: Any, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join_windows, "_LABELS", 16)
+    rows, sides = (
+        _rows(4 * GROUPS, 3.0),
+        ({"left": ap.Exact("x")} if more.get("self") else {"left": None, "right": None}),
+    )
+    more = {name: given for name, given in more.items() if name != "self"}
+
+    def streams(frame: Any) -> list[ap.Stream[Any]]:
+        return [ap.Stream(frame, key="id", time="t", value=ap.Exact("x"), partition_by="g") for _ in sides]
+
+    arguments: dict[str, Any] = {
+        "epsilon": 1.0,
+        "probability": 0.5,
+        "window": 3.0,
+        "options": ap.Options(index=index),
+        **more,
+    }
+    call, found = ap.SimilarityJoin(*streams(None), **arguments), []
+    for begin in range(0, len(rows), 7):
+        part = rows.slice(begin, 7)
+        found += (call.push(part) if len(sides) == 1 else call.push(left=part, right=part)).to_pylist()
+        assert call._engine is not None
+        known: Any = call._engine.bucket
+        assert len(known.operator._groups) <= 64
+    found += call.drain().to_pylist()
+    whole = ap.self_join if len(sides) == 1 else ap.similarity_join
+    assert sorted(found, key=str) == sorted(whole(*streams(rows), **arguments).to_pylist(), key=str)
 
 
 @pytest.mark.parametrize("window", [3.0, ap.TumblingWindow("3 seconds")])

@@ -20,6 +20,7 @@ from appulse.engines.join.call import JoinCall, JoinSettings, resolve
 from appulse.engines.join.local import LocalJoin
 from appulse.engines.spark.join.tile_bucket import Tile
 from appulse.engines.spark.tiles import TilePlan, hashed_plan
+from appulse.operators import join_windows
 from tests.helpers import naive_withdrawals as twin
 from tests.helpers import strategies
 from tests.helpers.fake_spark import FakeSpark
@@ -102,6 +103,29 @@ def test_rows_behind_a_withdrawn_one_move_up_in_tiles(data: st.DataObject) -> No
         replace(step, added={s: [i for i in own if i not in never] for s, own in step.added.items()}) for step in steps
     ]
     _check(case, steps, data)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_tiles_that_forget_groups_own_the_pairs_of_others(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups come and go, and tiles forget them at different times: each pair is still of one tile."""
+    monkeypatch.setattr(join_windows, "_LABELS", 8)
+    chance = Random(seed)
+    rows = [
+        {"g": f"g{i // 4}", "k": i % 4, "t": i // 4 + 100, "x": float(chance.randrange(3)), "op": "add"}
+        for i in range(240)
+    ]
+    schema = pa.schema({"g": pa.string(), "k": pa.int64(), "t": pa.int64(), "x": pa.float64(), "op": pa.string()})
+    stream = ap.Stream(None, key="k", time="t", value=ap.Exact("x"), partition_by="g", change="op", name="s")
+    asked: Any = {"epsilon": 1.0, "probability": 1.0, "window": ap.TimeWindow(3.0), "emit": "changes"}
+    call = resolve([stream], [schema], JoinSettings(**asked))
+    played, local = FakeSpark(call, hashed_plan(call.plan, 4, None, 0.5), chance), LocalJoin(call)
+    for begin in range(0, len(rows), 10):
+        new = rows[begin : begin + 10]
+        gone = [{**row, "op": "remove"} for row in rows[max(0, begin - 10) : begin] if chance.random() < 0.2]
+        tables = {"s": pa.Table.from_pylist([*new, *gone], schema)}
+        found = [table for given in (tables, {}) for table in played.batch(given)[0]]
+        assert rows_of(found) == rows_of([local.push(tables)])
+    assert rows_of(played.end()[0]) == rows_of([local.drain()])
 
 
 _FIRST = [(i, i, float(i % 5), "add") for i in range(40)]

@@ -40,6 +40,7 @@ _EVER = np.iinfo(np.int64).max
 _NEVER = np.iinfo(np.int64).min
 # A Gaussian has no radius; beyond this many sigmas there is nothing a double can tell from zero.
 _GAUSSIAN_EDGE = 39.0
+_LABELS = 1024  # so many labels are not worth looking at
 
 
 @dataclass
@@ -59,6 +60,7 @@ class JoinWindows:
     def __post_init__(self) -> None:
         self._stores: list[WindowBuffer] = []
         self._groups, self._differs = LabelNumbers(), LabelNumbers()
+        self._labels_kept = 0  # labels after they were last numbered anew
         self._floor = np.zeros((1, len(self.plan.streams)), np.int64)
         self.standing = OpenPairs()
         self.partners: Partners | None = None
@@ -127,10 +129,24 @@ class JoinWindows:
         # Before the first rows there are no stores.
         for store, window in zip(self._stores, self._windows.tolist(), strict=False):
             store.drop_before(frontier - window)
+        self._forget_labels()
         if not self.plan.changes and not self.remembers and self.partners is None:
             return NO_ANSWERS
         ended = self.standing.until(frontier)
         return alone if self.remembers else Answers.concat([self._left(ended), alone])
+
+    def _forget_labels(self) -> None:
+        """Under time windows: number the labels of the rows held anew, where most labels are of none.
+
+        Nothing but the stores keeps numbers of labels under these windows, and ownership those of the object it knows.
+        """
+        if len(self._groups) + len(self._differs) <= max(_LABELS, 2 * self._labels_kept):
+            return
+        self._groups = self._groups.kept([store.group.view for store in self._stores])
+        self._differs = self._differs.kept([store.differ.view for store in self._stores])
+        for store in self._stores:
+            store.index_anew()
+        self._labels_kept = len(self._groups) + len(self._differs)
 
     @property
     def next_expiry(self) -> int | None:

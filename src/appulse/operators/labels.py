@@ -54,11 +54,15 @@ class LabelNumbers:
                 self.values.append(value)
         return numbers
 
-    def kept(self, numbers: NDArray[np.int64]) -> LabelNumbers:
-        """Fresh numbers for the labels that some rows have; the numbers of these rows are rewritten."""
-        used, place = np.unique(numbers, return_inverse=True)
-        fresh = LabelNumbers()
-        numbers[:] = fresh.add([self.values[i] for i in used.tolist()])[place]
+    def kept(self, columns: Sequence[NDArray[np.int64]]) -> LabelNumbers:
+        """Fresh numbers for the labels in some columns, which are rewritten; numbers below 0 are of no label."""
+        fresh, used = LabelNumbers(), np.zeros(len(self.values), bool)
+        for column in columns:
+            used[column[column >= 0]] = True
+        table = np.zeros(len(used), np.int64)
+        table[used] = fresh.add([self.values[i] for i in np.flatnonzero(used).tolist()])
+        for column in columns:
+            column[:] = np.where(column < 0, column, table[column])
         return fresh
 
     def keys(self, readings: Readings) -> NDArray[np.int64]:

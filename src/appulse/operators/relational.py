@@ -269,7 +269,7 @@ class WindowAggregate:
             self._newest = max(self._newest, int(fresh[0].time.max()))
         group = self._groups.of(held.group, len(held))
         if len(self._groups) > max(_LABELS, 2 * self._labels_kept):
-            self._groups = self._groups.kept(group)
+            self._groups = self._groups.kept([group])
             self._labels_kept = len(self._groups)
         order = np.lexsort((_places(held)[0], group))
         new = order >= known

@@ -312,6 +312,10 @@ class WindowBuffer:
                 arena.extend(offsets, values)
         self._kept = len(self)
         self.base, self.linked = self.base + before, int((rows < self.linked).sum())
+        self.index_anew()
+
+    def index_anew(self) -> None:
+        """Put the rows in the index anew: other rows stand at their places, or their groups have other numbers."""
         if len(self.heads):
             relink(self.linked, self.grid)
         if self.line is not None:

@@ -168,11 +168,15 @@ class PlaceOwnership:
 
     tiling: Tiling
     place: int
-    # Kept by the numbers of labels: a join must not number its groups anew.
+    _labels: LabelNumbers | None = None
+    # Of those labels, by their numbers.
     _group_hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(1, np.uint64))
 
     def owned(self, pairs: CandidatePairs, labels: LabelNumbers) -> NDArray[np.bool_]:
         """Which of the pairs these are."""
+        if self._labels is not labels:
+            # A join that forgets labels numbers the others anew.
+            self._labels, self._group_hashes = labels, np.zeros(1, np.uint64)
         known = len(self._group_hashes)
         if known < len(labels.values):
             fresh = [label_hash(value) for value in labels.values[known:]]
