@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import appulse as ap
-from appulse.operators import encounters, held_legs
+from appulse.engines.encounters.bucket import packed_state, unpacked_state
+from appulse.operators import encounters, held_legs, legs, pending
 
 _SIDE: dict[str, Any] = {"key": "id", "time": "t", "value": ap.Exact("x", "y")}
 _MOTIONS = (ap.Straight(max_gap=20.0), ap.Velocity("vx", "vy", horizon=5.0))
@@ -36,6 +37,7 @@ def test_pushes_find_what_the_whole_finds(
     """By bins, one by one and by bins made anew; of parts of all sizes, some of which are over."""
     monkeypatch.setattr(held_legs, "YOUNG", 4)
     monkeypatch.setattr(encounters, "YOUNG", 4)
+    monkeypatch.setattr(pending, "YOUNG", 4)
     monkeypatch.setattr(held_legs, "_A_BIN", a_bin)
     given: dict[str, Any] = _SIDE | {"motion": motion, "partition_by": "g" if grouped else None}
     tables = [_rows(300, seed, 6.0, 80) for seed in (1, 2)]
@@ -89,3 +91,43 @@ def test_a_push_puts_few_of_the_open_encounters_together(monkeypatch: pytest.Mon
         call.push(rows.slice(at, 10))
     assert held > 500
     assert max(put) < held / 4
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_the_last_readings_held_in_parts_make_the_same_legs(twice: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readings of things that come back or stay away, some twice at a time; a checkpoint is taken up now and then."""
+    chance = np.random.default_rng(int(twice))
+    calls = [ap.Encounters(ap.Stream(None, **_SIDE, motion=_MOTIONS[0]), epsilon=0.5, probability=1.0) for _ in "ab"]
+    for push in range(60):
+        n = 200 if push < 3 else int(chance.integers(0, 6))
+        t = np.sort(chance.integers(push, push + 2, n)) if twice else push + np.sort(chance.random(n).round(3))
+        ids = chance.integers(0, 900, n) if twice else chance.permutation(900)[:n]
+        rows = pa.table({"id": ids, "t": t.astype(float), **{name: chance.uniform(0.0, 9.0, n) for name in "xy"}})
+        found = []
+        for call, young in zip(calls, (4, 1 << 30), strict=True):
+            monkeypatch.setattr(pending, "YOUNG", young)
+            answers, engine = call.push(rows), cast("Any", call._engine)
+            maker = engine.bucket.operator.makers
+            held = {name: packed_state(name, batch) for name, batch in maker.pending.items()}
+            found.append((answers, call.take_rejects(), held, len(maker)))
+            if push % 20 == 19:
+                for name, blob in held.items():
+                    maker.restore(name, unpacked_state(blob)[1])
+        assert found[0] == found[1]
+
+
+def test_a_push_looks_at_few_of_the_last_readings_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    in_order = legs._in_order
+
+    def counted(rows: Any, **how: Any) -> Any:
+        looked.append(len(rows))
+        return in_order(rows, **how)
+
+    monkeypatch.setattr(legs, "_in_order", counted)
+    call = ap.Encounters(ap.Stream(None, **_SIDE, motion=ap.Straight(max_gap=1e6)), epsilon=0.1, probability=1.0)
+    call.push(_rows(4_000, 1, 1e4))
+    for push in range(5):
+        some = _rows(10, push, 1e4)
+        call.push(some.set_column(1, "t", pa.array(100.0 * (push + 1) + np.arange(10))))
+    assert max(looked[-4:]) <= 40

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from appulse.model.objects import Objects
     from appulse.model.regions import Regions, RegionSet
     from appulse.model.strings import Bytes
-    from appulse.operators.legs import Legs, Pending
+    from appulse.operators.legs import Legs
+    from appulse.operators.pending import Pending
 
 #: The kind of the event, after enter, dwell and exit.
 CROSS = 3
@@ -59,6 +60,15 @@ class Crossings:
     ) -> None:
         self._least, self._regions, self._earth = least, regions, earth
         self._maker = LegMaker(motion, earth, carried=carried)
+
+    def __len__(self) -> int:
+        """Readings that may yet start a leg."""
+        return len(self._maker)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held of them."""
+        return self._maker.nbytes
 
     @property
     def pending(self) -> Pending | None:

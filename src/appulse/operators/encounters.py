@@ -16,7 +16,8 @@ from appulse.kernels import legs as kernels
 from appulse.kernels.strings import hash_rows
 from appulse.operators.held_legs import SMALLER, YOUNG
 from appulse.operators.leg_pairs import EVER, Approaches, LegPairs
-from appulse.operators.legs import Legs, Pending, things
+from appulse.operators.legs import Legs, things
+from appulse.operators.pending import Pending
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -177,13 +178,12 @@ class Encounters:
 
     def __len__(self) -> int:
         """Readings, legs and pairs held."""
-        return len(self.runs) + sum(map(len, self.makers.pending.values())) + len(self.pairs)
+        return len(self.runs) + len(self.makers) + len(self.pairs)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        few = (*self.runs.state().values(), *self.makers.pending.values())
-        return sum(batch.nbytes for batch in few) + self.pairs.nbytes
+        return sum(batch.nbytes for batch in self.runs.state().values()) + self.makers.nbytes + self.pairs.nbytes
 
     def due(self, first: int | None) -> int | None:
         """What ticks have to be complete beyond for anything to be answered, ``first`` being the oldest that waits."""

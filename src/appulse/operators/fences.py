@@ -256,14 +256,12 @@ class Fences:
         return _order(rank[events.which[:, 0] - known])
 
     def __len__(self) -> int:
-        pending = None if self.crossings is None else self.crossings.pending
-        return sum(len(one) for one in (self.visits, pending) if one is not None)
+        return sum(len(one) for one in (self.visits, self.crossings) if one is not None)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        pending = None if self.crossings is None else self.crossings.pending
-        return sum(one.nbytes for one in (self.visits, pending) if one is not None)
+        return sum(one.nbytes for one in (self.visits, self.crossings) if one is not None)
 
     @property
     def due(self) -> int | None:

@@ -6,7 +6,6 @@ is held. So are those that are over: a part is made anew once half of it is.
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from appulse.kernels.arrays import RowPairs
 from appulse.model.batch import SHARED, Batch
 from appulse.operators.leg_search import MOST_ENTRIES, binned_pairs, found_in, joined, leg_index
 from appulse.operators.legs import Legs
+from appulse.operators.pending import group_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -104,7 +104,7 @@ class HeldLegs:
     def placed(self, legs: Legs) -> Swept:
         """Legs with what says where they are."""
         swept = self._place(legs)
-        return Swept(legs, *swept._replace(group=_hashes(legs)))
+        return Swept(legs, *swept._replace(group=group_hashes(legs.rows.group, len(legs))))
 
     def all(self) -> Legs | None:
         """The legs in the order in which they came; None: there is none."""
@@ -170,11 +170,3 @@ class HeldLegs:
         left, right = found.left[some], found.right[some]
         there = part.held.swept.end[left] >= self._since
         return RowPairs(right[there] - first, left[there])
-
-
-def _hashes(legs: Legs) -> NDArray[np.int64]:
-    """Numbers of the legs' groups that are the same for the same, in every push."""
-    if legs.rows.group is None:
-        return np.zeros(len(legs), np.int64)
-    group = legs.rows.group.compact()
-    return np.array([zlib.crc32(value) for value in group.values], np.int64)[group.codes]

@@ -16,6 +16,7 @@ from appulse.model.carried import split_carried
 from appulse.model.motion import Still, Straight
 from appulse.model.objects import Objects
 from appulse.operators.numbering import canonical_order
+from appulse.operators.pending import HeldReadings, Pending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,14 +46,6 @@ class Legs(Batch):
         return self.end if self.until is None else self.until
 
 
-@dataclass(frozen=True)
-class Pending(Batch):
-    """The last reading of each key, where it may yet start a leg; ``led`` says whether a leg leads to it."""
-
-    rows: Objects
-    led: NDArray[np.bool_]
-
-
 class Made(NamedTuple):
     """Legs that are known now, and readings that have the time of another of their key."""
 
@@ -62,6 +55,7 @@ class Made(NamedTuple):
 
 # No one way between places is the shortest that are nearly opposite. Ways are at most 1.58 times as long as chords.
 _FARTHEST, _FAR = 19e6, 12e6
+_EVER = 1 << 62  # after every time
 
 
 class LegMaker:
@@ -76,7 +70,24 @@ class LegMaker:
     ) -> None:
         self._motion, self._earth, self._carried, self._window = motion, earth, carried, window
         self._waits = window is None or isinstance(motion, Straight)
-        self.pending: Pending | None = None
+        self._held = HeldReadings(carried=carried)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held of readings."""
+        return self._held.nbytes
+
+    @property
+    def pending(self) -> Pending | None:
+        """The last reading of each key, where it may yet start a leg, in order of time; None: there is none."""
+        return self._held.all()
+
+    @pending.setter
+    def pending(self, held: Pending | None) -> None:
+        self._held.set(held)
 
     @property
     def delay(self) -> int:
@@ -86,18 +97,21 @@ class LegMaker:
     @property
     def since(self) -> int | None:
         """No leg to come begins before this, unless by readings to come; None: nothing waits."""
-        return None if self.pending is None or not len(self.pending) else int(self.pending.rows.time.min())
+        return self._held.since
 
     def push(self, rows: Sequence[Objects], complete: int, *, ended: bool) -> Made | None:
         """The legs that follow from more readings, and none before ``complete`` being to come; None: no reading."""
-        parts = [*([] if self.pending is None else [self.pending.rows]), *rows]
-        if not parts:
+        taken = self._held.about(rows, _EVER if ended else complete - self._motion.longest)
+        if not taken.rows and not rows:
             return None
-        given = Objects.concat(parts)
-        led = np.zeros(len(given), bool)
-        if self.pending is not None:
-            led[: len(self.pending)] = self.pending.led
+        given = Objects.concat([*taken.rows, *rows])
         order, following, twice = _in_order(given, carried=self._carried)
+        if len(twice) and taken.at is not None:  # all that is held is put in canonical order, too
+            taken = self._held.whole()
+            given = Objects.concat([*taken.rows, *rows])
+            order, following, twice = _in_order(given, carried=self._carried)
+        led = np.zeros(len(given), bool)
+        led[: len(taken.led)] = taken.led
         led, time = led[order], given.time[order]
         follows = following >= 0
         to = np.where(follows, following, np.arange(len(order)))
@@ -115,7 +129,7 @@ class LegMaker:
             at = np.flatnonzero(follows | over)
             legs = self._as_they_say(given.take(order[at]), follows[at], time[to[at]])
         waits = ~follows & ~over
-        self.pending = Pending(given.take(order[waits]), led[waits])
+        self._held.put_back(taken, order[waits], given, led[waits])
         legs = legs if self._window is None else replace(legs, until=legs.rows.time + self._window)
         return Made(legs, given.take(twice))
 
@@ -165,6 +179,15 @@ class LegMakers:
         given = zip(motions, carried, lengths, strict=True)
         self.makers = [LegMaker(motion, earth, carried=own, window=length) for motion, own, length in given]
 
+    def __len__(self) -> int:
+        """Readings that may yet start a leg."""
+        return sum(map(len, self.makers))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held of them."""
+        return sum(maker.nbytes for maker in self.makers)
+
     def push(
         self, rows: Sequence[Sequence[Objects]], complete: int, *, ended: bool
     ) -> tuple[list[Legs | None], list[tuple[int, Objects]]]:
@@ -193,7 +216,7 @@ class LegMakers:
     def pending(self) -> dict[str, Pending]:
         """Readings that may yet start a leg, by name."""
         held = {f"pending{i}": maker.pending for i, maker in enumerate(self.makers)}
-        return {name: batch for name, batch in held.items() if batch is not None and len(batch)}
+        return {name: batch for name, batch in held.items() if batch is not None}
 
     def restore(self, name: str, batch: Pending) -> None:
         """Take in what `pending` has of a name."""

@@ -14,7 +14,8 @@ from appulse.model.objects import Objects
 from appulse.model.workers import Workers, cores
 from appulse.operators.encounters import Encounters
 from appulse.operators.leg_pairs import Approaches
-from appulse.operators.legs import Legs, Pending
+from appulse.operators.legs import Legs
+from appulse.operators.pending import Pending
 from appulse.operators.waiting import Waiting
 
 if TYPE_CHECKING:

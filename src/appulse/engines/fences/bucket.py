@@ -12,8 +12,8 @@ from appulse.model.batch import field_names
 from appulse.model.codec import from_columns, pack_columns, unpack_columns
 from appulse.model.objects import Objects
 from appulse.operators.fences import Fences, Visits, whole_visits
-from appulse.operators.legs import Pending
 from appulse.operators.numbering import in_canonical_order
+from appulse.operators.pending import Pending
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,7 +99,7 @@ class FenceBucket(LookingBucket):
         """Readings that wait, and visits that have not ended."""
         rows = self.blocks_held()
         crossings = self.operator.crossings
-        if crossings is not None and crossings.pending is not None and len(crossings.pending):
+        if crossings is not None and crossings.pending is not None:
             rows = [*rows, _LEGS + packed_state(_PENDING, crossings.pending)]
         visits = self.operator.visits
         if visits is None or not len(visits):

@@ -25,7 +25,8 @@ from appulse.kernels.newest import key_numbers
 from appulse.model.objects import Objects
 from appulse.operators.encounters import Found, Runs
 from appulse.operators.leg_pairs import EVER, Approaches, LegPairs
-from appulse.operators.legs import Legs, Pending
+from appulse.operators.legs import Legs
+from appulse.operators.pending import Pending
 from appulse.operators.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -119,13 +120,12 @@ class LegBucket(ObjectsBucket):
         self._ended = False
 
     def __len__(self) -> int:
-        return sum(map(len, self.waiting)) + sum(map(len, self.makers.pending.values()))
+        return sum(map(len, self.waiting)) + len(self.makers)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        pending = sum(batch.nbytes for batch in self.makers.pending.values())
-        return sum(one.nbytes for one in self.waiting) + pending
+        return sum(one.nbytes for one in self.waiting) + self.makers.nbytes
 
     @property
     def due(self) -> int | None:
