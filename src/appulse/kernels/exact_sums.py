@@ -5,7 +5,7 @@ What is read is the double next to the sum, whatever rows came and left before.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,26 +32,41 @@ if TYPE_CHECKING:
 _LOWEST = 3 * LOWEST - 32
 # Powers of two up to here, times a value below 2 ** 62, are normal doubles.
 _NORMAL = 960
+_NO_SHIFTS = np.empty(0, np.int64)
 
 
-def run_sums(begin: Ints, end: Ints, terms: Floats, shifts: Ints | None = None) -> tuple[Floats, Ints]:
+class Sliding(NamedTuple):
+    """The last run, from ``run[0]`` to ``run[1]``, and the sums of its rows and, for deviations, of their squares."""
+
+    run: Ints
+    total: Sum
+    squares: Sum
+
+
+@exact_kernel
+def no_sums() -> Sliding:
+    """Of no rows."""
+    return Sliding(np.zeros(3, np.int64), fresh(), fresh())
+
+
+def run_sums(begin: Ints, end: Ints, terms: Floats, shifts: Ints = _NO_SHIFTS) -> tuple[Floats, Ints]:
     """The sum of the terms of each run, times ``2 ** shifts`` if given, as a value and a shift.
 
     The value alone may be divided, or its root taken, where the sum is no double.
     """
-    value, _, shift = _slid(begin, end, terms, shifts)
+    value, _, shift = run_means(begin, end, terms, shifts)
     return value, shift
 
 
-def run_means(begin: Ints, end: Ints, terms: Floats) -> tuple[Floats, Floats, Ints]:
-    """The sum of the terms of each run, and their mean, as values with one shift; of equal terms the mean is theirs."""
-    return _slid(begin, end, terms)
+def run_means(
+    begin: Ints, end: Ints, terms: Floats, shifts: Ints = _NO_SHIFTS, sums: Sliding | None = None
+) -> tuple[Floats, Floats, Ints]:
+    """The sum of the terms of each run, and their mean, as values with one shift; of equal terms the mean is theirs.
 
-
-def _slid(begin: Ints, end: Ints, terms: Floats, shifts: Ints | None = None) -> tuple[Floats, Floats, Ints]:
+    Runs go on from those of ``sums``, if given.
+    """
     value, mean, shift = np.empty(len(begin)), np.empty(len(begin)), np.empty(len(begin), np.int64)
-    shifts = np.zeros(len(terms), np.int64) if shifts is None else shifts
-    slide_sums(begin, end, terms, shifts, value, mean, shift)
+    slide_sums(begin, end, terms, shifts, no_sums() if sums is None else sums, value, mean, shift)
     return value, mean, shift
 
 
@@ -72,23 +87,27 @@ def roots(value: Floats, shift: Ints) -> Floats:
 
 
 @exact_kernel
-def slide_sums(begin: Ints, end: Ints, terms: Floats, shifts: Ints, value: Floats, mean: Floats, shift: Ints) -> None:
-    """What `run_means` gives, and `run_sums`."""
-    total = fresh()
-    a = b = 0
+def slide_sums(
+    begin: Ints, end: Ints, terms: Floats, shifts: Ints, sums: Sliding, value: Floats, mean: Floats, shift: Ints
+) -> None:
+    """What `run_means` gives."""
+    run, total, _ = sums
+    a, b = run[0], run[1]
+    shifted = shifts.shape[0] > 0
     for w in range(begin.shape[0]):
         if begin[w] < a or end[w] < b or begin[w] >= b:
             clear(total)
             a = b = begin[w]
         for i in range(a, begin[w]):
-            _add(total, np.int64(-1), terms[i], shifts[i])
+            _add(total, np.int64(-1), terms[i], shifts[i] if shifted else np.int64(0))
         for i in range(b, end[w]):
-            _add(total, np.int64(1), terms[i], shifts[i])
+            _add(total, np.int64(1), terms[i], shifts[i] if shifted else np.int64(0))
         a, b = begin[w], end[w]
         settle(total)
         value[w], rest, moved = read(total)
         mean[w] = quotient(value[w], rest, float(b - a), 0.0)
         shift[w] = 0 if value[w] == 0.0 else moved + _LOWEST
+    run[0], run[1] = a, b
 
 
 @inlined_kernel
@@ -99,14 +118,19 @@ def _add(total: Sum, times: Whole, value: float, shift: Whole) -> None:
         add_value(total, times * sign, k, a, b, c)
 
 
-@exact_kernel
 def deviations(begin: Ints, end: Ints, values: Floats, out: Floats) -> None:
     """The sample deviation of the values of each run; NaN of fewer than two.
 
     By sums of squares that are exact, for of large values hardly anything is left.
     """
-    total, squares, room = fresh(), fresh(), fresh()
-    a = b = 0
+    slide_deviations(begin, end, values, no_sums(), out)
+
+
+@exact_kernel
+def slide_deviations(begin: Ints, end: Ints, values: Floats, sums: Sliding, out: Floats) -> None:
+    """As `deviations`, of runs that go on from the last one."""
+    (run, total, squares), room = sums, fresh()
+    a, b = run[0], run[1]
     for w in range(begin.shape[0]):
         if begin[w] < a or end[w] < b or begin[w] >= b:
             clear(total)
@@ -122,6 +146,7 @@ def deviations(begin: Ints, end: Ints, values: Floats, out: Floats) -> None:
             settled_squares(b - a, squares, total, room)
             value, rest, shift = read(room)
             out[w] = root(quotient(value, rest, float(b - a) * (b - a - 1), 0.0), shift + 2 * LOWEST)
+    run[0], run[1] = a, b
 
 
 @inlined_kernel

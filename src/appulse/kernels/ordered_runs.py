@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # Of the number of rows: a value at exactly the share makes it.
 _TOLERANCE = 1e-9
+_SPARE = 4096  # rows
 
 
 class _Counts(NamedTuple):
@@ -80,26 +81,59 @@ def frequent_of(begin: Ints, end: Ints, distinct: Floats, which: Ints, share: fl
     return at, found[:n].copy(), often[:n].copy()
 
 
-@exact_kernel
 def certain_extremes(begin: Ints, end: Ints, values: Floats, sign: float, out: Floats) -> None:
     """The greatest of the values of each run, by a ``sign`` of 1, or the least, by -1; NaN of none."""
-    # Rows that no later one reaches, oldest first: the first of them has the value.
-    kept = np.empty(values.shape[0], np.int64)
-    first = last = 0
-    a = b = 0
+    slide_extremes(begin, end, values, sign, unreached(len(values)), out)
+
+
+class Unreached(NamedTuple):
+    """Rows of a run that no later one reaches, oldest first: the first of them has the extreme.
+
+    They are the ``ends[0]``-th to the ``ends[1]``-th of those ``kept``. ``run`` has the run, and how many rows were
+    before all that are given; those that are kept are counted from there.
+    """
+
+    run: Ints
+    kept: Ints
+    ends: Ints
+
+
+def unreached(rows: int) -> Unreached:
+    """Of no rows, with room for so many."""
+    return Unreached(np.zeros(3, np.int64), np.empty(rows, np.int64), np.zeros(2, np.int64))
+
+
+def with_room(rows: Unreached, more: int) -> Unreached:
+    """The same, with room for ``more`` rows, and not for many times as many."""
+    first, last = rows.ends.tolist()
+    needed = last - first + more
+    if last + more <= len(rows.kept) <= 8 * needed + _SPARE:
+        return rows
+    moved = rows._replace(kept=np.empty(2 * needed, np.int64))
+    moved.kept[: last - first] = rows.kept[first:last]
+    rows.ends[:] = 0, last - first
+    return moved
+
+
+@exact_kernel
+def slide_extremes(begin: Ints, end: Ints, values: Floats, sign: float, rows: Unreached, out: Floats) -> None:
+    """As `certain_extremes`, of runs that go on from the last one."""
+    run, kept, ends = rows
+    a, b, base, first, last = run[0], run[1], run[2], ends[0], ends[1]
     for w in range(begin.shape[0]):
         if begin[w] < a or end[w] < b or begin[w] >= b:
             first = last = 0
             b = begin[w]
-        while first < last and kept[first] < begin[w]:
+        while first < last and kept[first] - base < begin[w]:
             first += 1
         for i in range(b, end[w]):
-            while last > first and sign * values[kept[last - 1]] <= sign * values[i]:
+            while last > first and sign * values[kept[last - 1] - base] <= sign * values[i]:
                 last -= 1
-            kept[last] = i
+            kept[last] = i + base
             last += 1
         a, b = begin[w], end[w]
-        out[w] = values[kept[first]] + 0.0 if first < last else np.nan
+        out[w] = values[kept[first] - base] + 0.0 if first < last else np.nan
+    run[0], run[1], ends[0], ends[1] = a, b, first, last
 
 
 @exact_kernel

@@ -26,13 +26,12 @@ from appulse.model.encode import infer_dimensions
 from appulse.model.objects import Objects
 from appulse.model.times import from_micros
 from appulse.model.uncertainty import Form, Position, Samples, is_certain, names
+from appulse.operators.aggregate_plan import AggregatePlan, AggregateSpec
 from appulse.operators.attributes import dimension_of
 from appulse.operators.percentiles import least_share
 from appulse.operators.relational import (
     AGGREGATES,
     UNCONDITIONAL,
-    AggregatePlan,
-    AggregateSpec,
     AggregateState,
     WindowAggregate,
 )
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.operators.relational import Aggregates as Found
-    from appulse.operators.relational import Answer, Distribution
+    from appulse.operators.window_answers import Answer, Distribution
     from appulse.windows.definitions import Window
 
 _ONE = one_of(*AGGREGATES, shown=(*AGGREGATES[:7], "p1", "... p99", "frequent1", "... frequent99"))
@@ -271,7 +270,7 @@ class AggregateBucket(ObjectsBucket):
         if self.corrections is None:
             return came
         self.corrections.ask(self.asked, self.behind)
-        held = self.operator.rows()
+        held = self.operator.rows() if self.corrections.ledger.waiting() else []
         stands = self.corrections.stands_of(0, held, came)
         if stands is None:
             return came

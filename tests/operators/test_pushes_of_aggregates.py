@@ -1,0 +1,103 @@
+"""Aggregates of rows pushed a few at a time: those of whole tables, to the last bit, at the cost of the few."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import appulse as ap
+from appulse.engines.aggregates.call import AggregateBucket, resolve_aggregate
+
+ASKED = {"x": ["sum", "mean", "count", "min", "max", "std", "median", "p90"]}
+SCHEMA = pa.schema({"id": pa.int64(), "t": pa.int64(), "x": pa.float64(), "g": pa.int64()})
+WINDOWS = (
+    ap.TimeWindow(25.0),
+    ap.CountWindow(20),
+    ap.DeltaWindow("x", 2.5),
+    ap.TumblingWindow("30 seconds"),
+    ap.TumblingWindow(20),
+)
+# Values that tie, rise and fall; of a few sums nothing would be left if they were rounded.
+VALUE = st.one_of(st.integers(-2, 2).map(float), st.sampled_from([-0.0, 1e16, -1e16]), st.floats(-1.0, 1.0))
+#: How long after the row before it a row comes, its value and its group.
+ROWS = st.lists(st.tuples(st.integers(0, 3), VALUE, st.sampled_from([0] * 9 + [1])), min_size=20, max_size=120)
+
+
+def _resolved(window: Any, **stream: Any) -> Any:
+    given = ap.Stream(None, key="id", time="t", value="x", **stream)
+    return resolve_aggregate(
+        given, SCHEMA.empty_table(), ASKED, window=window, distribution=False, single_valued=False, on_reject="drop"
+    )
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    """In order of group and time; of one tick, blocks in the order of their rows."""
+    keys = [(name, "ascending") for name in ("g", "time") if name in table.column_names]
+    return table.sort_by(keys)
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@given(rows=ROWS, grouped=st.booleans(), data=st.data())
+def test_few_rows_have_the_answers_of_the_whole_table(window: Any, rows: Any, grouped: bool, data: Any) -> None:
+    """Also where a bucket goes on from its log, and where rows are only taken in."""
+    columns = [
+        range(len(rows)),
+        np.cumsum([row[0] for row in rows]),
+        [row[1] for row in rows],
+        [row[2] for row in rows],
+    ]
+    table = pa.table(dict(zip(SCHEMA.names, columns, strict=True)), schema=SCHEMA)
+    more: dict[str, Any] = {"partition_by": "g"} if grouped else {}
+    call = _resolved(window, **more)
+    bucket, behind = AggregateBucket(call), AggregateBucket(call)
+    found, begin = [call.answer_schema.empty_table()], 0
+    while begin < len(table):
+        end = begin + data.draw(st.integers(1, 3))
+        bucket.admit([(0, call.encode(0, table.slice(begin, end - begin))[0])])
+        found += bucket.advance()
+        begin = end
+        delta = bucket.delta()
+        assert delta is not None
+        behind.restore(delta[0])
+        if data.draw(st.integers(0, 9)) == 0:
+            logs = [bucket.snapshot(), behind.snapshot()]
+            assert logs[0] == logs[1]
+            bucket, behind = AggregateBucket(call), AggregateBucket(call)
+            bucket.restore(logs[0])
+            behind.restore(logs[1])
+    bucket.admit([])
+    found += bucket.advance(None, bucket.clock.now)
+    whole = ap.window_aggregate(ap.Stream(table, key="id", time="t", value="x", **more), ASKED, window=window)
+    assert _sorted(pa.concat_tables(found)).equals(_sorted(whole))
+
+
+def _rows(begin: int, n: int) -> pa.Table:
+    at = np.arange(begin, begin + n)
+    return pa.table({"id": at, "t": at.astype(float), "x": at % 7.0, "op": ["add"] * n})
+
+
+HELD = 50_000
+
+
+@pytest.mark.parametrize(
+    "window", [ap.TimeWindow(HELD), ap.CountWindow(HELD), ap.TumblingWindow(f"{3 * HELD} seconds")]
+)
+@pytest.mark.parametrize("more", [{}, {"change": "op"}])
+def test_a_push_goes_through_the_rows_that_it_brings(window: Any, more: dict[str, Any]) -> None:
+    """And not through those that are held: half the pushes take less memory than a number of each of them would."""
+    call = ap.WindowAggregate(ap.Stream(None, key="id", time="t", value="x", **more), ASKED, window=window)
+    call.push(_rows(0, HELD))
+    peaks = []
+    for push in range(9):
+        rows = _rows(HELD + 10 * push, 10)
+        tracemalloc.start()
+        call.push(rows)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert sorted(peaks)[4] < HELD
