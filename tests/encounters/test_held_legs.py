@@ -10,7 +10,7 @@ import pytest
 
 import appulse as ap
 from appulse.engines.encounters.bucket import packed_state, unpacked_state
-from appulse.operators import encounters, held_legs, legs, pending
+from appulse.operators import encounters, held_legs, held_parts, legs
 
 _SIDE: dict[str, Any] = {"key": "id", "time": "t", "value": ap.Exact("x", "y")}
 _MOTIONS = (ap.Straight(max_gap=20.0), ap.Velocity("vx", "vy", horizon=5.0))
@@ -37,7 +37,7 @@ def test_pushes_find_what_the_whole_finds(
     """By bins, one by one and by bins made anew; of parts of all sizes, some of which are over."""
     monkeypatch.setattr(held_legs, "YOUNG", 4)
     monkeypatch.setattr(encounters, "YOUNG", 4)
-    monkeypatch.setattr(pending, "YOUNG", 4)
+    monkeypatch.setattr(held_parts, "YOUNG", 4)
     monkeypatch.setattr(held_legs, "_A_BIN", a_bin)
     given: dict[str, Any] = _SIDE | {"motion": motion, "partition_by": "g" if grouped else None}
     tables = [_rows(300, seed, 6.0, 80) for seed in (1, 2)]
@@ -105,7 +105,7 @@ def test_the_last_readings_held_in_parts_make_the_same_legs(twice: bool, monkeyp
         rows = pa.table({"id": ids, "t": t.astype(float), **{name: chance.uniform(0.0, 9.0, n) for name in "xy"}})
         found = []
         for call, young in zip(calls, (4, 1 << 30), strict=True):
-            monkeypatch.setattr(pending, "YOUNG", young)
+            monkeypatch.setattr(held_parts, "YOUNG", young)
             answers, engine = call.push(rows), cast("Any", call._engine)
             maker = engine.bucket.operator.makers
             held = {name: packed_state(name, batch) for name, batch in maker.pending.items()}

@@ -21,6 +21,7 @@ from appulse.model.positions import ground_of
 from appulse.model.strings import Bytes, Labels
 from appulse.model.workers import Workers
 from appulse.operators.crossings import Crossings, placed, stays_of
+from appulse.operators.held_parts import HeldParts, things_hashed
 from appulse.operators.legs import split_keys, things
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from appulse.model.motion import Straight
     from appulse.model.objects import Objects
     from appulse.model.regions import RegionSet
+    from appulse.operators.held_parts import Taken
 
 _NONE = np.empty(0, np.int64)
 #: Those of fences that hold at all times and for all readings.
@@ -138,11 +140,38 @@ class Fences:
 
     def __init__(self, plan: FencePlan, regions: RegionSet, terms: Terms | None = None) -> None:
         self.plan, self.regions, self.terms = plan, regions, terms
-        self.visits: Visits | None = None
+        self._held: HeldParts[Visits] = HeldParts(self._things, self._turns)
+        self._mixed = False  # visits are not in the order of things
         self.workers = Workers()
         self.crossings: Crossings | None = None
         if plan.motion is not None and plan.crossing is not None:
             self.crossings = Crossings(plan.motion, plan.crossing, regions, plan.earth, carried=plan.carried)
+
+    @property
+    def visits(self) -> Visits | None:
+        """All visits, those of a thing together, in the order of things; None: there is none."""
+        held = self._held.all()
+        if held is None or not self._mixed:
+            return held
+        thing = things(split_keys(held.key, self.plan.carried)[0], held.group)
+        return held.take(np.argsort(thing, kind="stable"))
+
+    @visits.setter
+    def visits(self, held: Visits | None) -> None:
+        self._held.set(held)
+        self._mixed = False
+
+    def _things(self, rows: Visits | Objects) -> NDArray[np.uint64]:
+        """Hashes of the things of visits or readings."""
+        return things_hashed(rows.key, rows.group, carried=self.plan.carried)
+
+    def _turns(self, visits: Visits) -> NDArray[np.int64]:
+        """The last time at which visits are what they are, without more readings: then they have dwelt, or end."""
+        ends = np.full(len(visits), kernels.NEVER) if visits.ends is None else visits.ends
+        if self.plan.dwell is None:
+            return ends
+        due = visits.since + self.plan.dwell
+        return np.where((visits.dwelt == 0) & (due <= ends), due, ends)
 
     def push(self, rows: Objects | None, complete: int, last: int | None, held_of: Held | None = None) -> Happened:
         """Take in the readings of complete ticks, in canonical order; none before ``complete`` is to come.
@@ -151,7 +180,8 @@ class Fences:
         each reading, where fences have any.
         """
         plan, parts = self.plan, [] if rows is None or not len(rows) else [rows]
-        held = self.visits
+        taken = self._held.about(parts, self._things, complete if last is None else None)
+        held = Visits.concat(taken.rows) if taken.rows else None
         keys = ([] if held is None else [held.key]) + [part.key for part in parts]
         known = 0 if held is None else len(held)
         key = Bytes.concat(keys) if keys else None
@@ -198,23 +228,22 @@ class Fences:
             found = kernels.Events(
                 np.vstack([found.which, which]), np.vstack([found.when, when]), np.vstack([found.chances, chances])
             )
-        self.visits = Visits(
-            last_keys,
-            kept[:, 1].copy(),
-            kept[:, 2].copy(),
-            kept[:, 3].copy(),
-            kept[:, 4].copy(),
-            best[:, 0].copy(),
-            best[:, 1].copy(),
-            last_groups,
-            kept[:, 5].copy(),
-        )
+        self._hold(taken, _going_on(last_keys, last_groups, kept, best))
         # Those of a thing are in order.
         in_order = self._by_time(found, known, own, by_time)
         happened = kernels.columns(found, in_order)
         if not plan.highest:
             return Happened(key, *happened, np.zeros(len(in_order), np.int64), np.zeros(len(in_order)))
         return Happened(key, *happened, found.which[in_order, 3].astype(np.int64), found.chances[in_order, 1])
+
+    def _hold(self, taken: Taken[Visits], visits: Visits) -> None:
+        """Hold visits in place of those that were taken."""
+        self._mixed = taken.at is not None
+        if self._mixed:
+            self._held.put_back(taken, np.zeros(len(taken), bool))
+            self._held.add(visits)
+        else:
+            self._held.set(visits, anew=False)
 
     def _watched(
         self,
@@ -256,17 +285,29 @@ class Fences:
         return _order(rank[events.which[:, 0] - known])
 
     def __len__(self) -> int:
-        return sum(len(one) for one in (self.visits, self.crossings) if one is not None)
+        return sum(len(one) for one in (self._held, self.crossings) if one is not None)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(one.nbytes for one in (self.visits, self.crossings) if one is not None)
+        return sum(one.nbytes for one in (self._held, self.crossings) if one is not None)
 
     @property
     def due(self) -> int | None:
         """The time at which the next visit will have dwelt."""
-        return None if self.visits is None else self.visits.due(self.plan.dwell)
+        if self.plan.dwell is None or not len(self._held):
+            return None
+        if self.terms is not None:  # what a fence does before may be no event
+            visits = self.visits
+            return None if visits is None else visits.due(self.plan.dwell)
+        first = self._held.first_due
+        return None if first is None or first >= kernels.NEVER else first
+
+
+def _going_on(key: Bytes, group: Labels | None, kept: NDArray[np.int64], best: NDArray[np.float64]) -> Visits:
+    """Visits that go on, as kernels have them."""
+    fence, since, dwelt, readings, ends = (kept[:, column].copy() for column in range(1, 6))
+    return Visits(key, fence, since, dwelt, readings, best[:, 0].copy(), best[:, 1].copy(), group, ends)
 
 
 def _held(visits: Visits | None, thing: NDArray[np.int64]) -> kernels.Visits:

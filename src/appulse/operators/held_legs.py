@@ -16,9 +16,9 @@ from appulse.kernels import held_legs as kernel
 from appulse.kernels import legs as kernels
 from appulse.kernels.arrays import RowPairs
 from appulse.model.batch import SHARED, Batch
+from appulse.operators.held_parts import group_hashes
 from appulse.operators.leg_search import MOST_ENTRIES, binned_pairs, found_in, joined, leg_index
 from appulse.operators.legs import Legs
-from appulse.operators.pending import group_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,6 +15,7 @@ import numpy as np
 from appulse.kernels.few_partners import fewer_than
 from appulse.kernels.strings import hash_rows
 from appulse.operators.answers import NO_ANSWERS, Answers
+from appulse.operators.held_parts import HeldParts
 from appulse.operators.partners import RowNotes
 
 if TYPE_CHECKING:
@@ -54,8 +55,7 @@ class HeldPairs(ABC):
 
     def __init__(self, plan: JoinPlan) -> None:
         self.plan = plan
-        self._pairs, self._hashes = NO_ANSWERS, np.empty(0, np.uint64)
-        self._fresh: list[Answers] = []
+        self._held: HeldParts[Answers] = HeldParts(lambda pairs: _hashes(pairs.left_key, pairs.left_time))
 
     @staticmethod
     def of(plan: JoinPlan) -> HeldPairs:
@@ -63,39 +63,32 @@ class HeldPairs(ABC):
         return NearestRows(plan) if plan.best else OutlierRows(plan)
 
     def __len__(self) -> int:
-        return len(self._pairs) + sum(map(len, self._fresh))
+        return len(self._held)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        keys = (self.pairs.left_key, self.pairs.right_key)
-        return len(self) * 10 * 8 + sum(key.data.nbytes for key in keys)
+        return self._held.nbytes
 
     @property
     def pairs(self) -> Answers:
         """All pairs that wait."""
-        if self._fresh:
-            updates = Answers.concat(self._fresh)
-            self._pairs = Answers.concat([self._pairs, updates]) if len(self._pairs) else updates
-            self._hashes = np.concatenate([self._hashes, _hashes(updates.left_key, updates.left_time)])
-            self._fresh = []
-        return self._pairs
+        pairs = self._held.all()
+        return NO_ANSWERS if pairs is None else pairs
 
     def take(self, found: Sequence[Answers], notes: Sequence[RowNotes]) -> Answers:
         """Take in pairs; the answers of the left rows that leave."""
-        self._fresh += [pairs for pairs in found if len(pairs)]
+        self._held.add(Answers.concat(found))
         notes = [some for some in notes if len(some)]
         if not notes:
             return NO_ANSWERS
-        gone, pairs = RowNotes.concat(notes), self.pairs
-        at = np.flatnonzero(np.isin(self._hashes, _hashes(gone.key, gone.time)))
-        over = pairs.take(at)
+        gone = RowNotes.concat(notes)
+        taken = self._held.of(_hashes(gone.key, gone.time))
+        over = Answers.concat(taken.rows)
         row, which = _numbered(over, gone)
         copies = np.bincount(which, minlength=int(row.max(initial=-1)) + 1)
         ours = copies[row] > 0  # else another row with that hash
-        stay = np.ones(len(pairs), bool)
-        stay[at[ours]] = False
-        self._pairs, self._hashes = pairs.filter(stay), self._hashes[stay]
+        self._held.put_back(taken, ~ours)
         return self.answer(over.filter(ours), row[ours], copies, gone, which)
 
     def withdraw(self, rows: NDArray[np.int64]) -> None:
@@ -105,15 +98,14 @@ class HeldPairs(ABC):
             return
         assert pairs.left_rank is not None and pairs.right_rank is not None  # noqa: S101, PT018 - rows may be withdrawn
         stay = ~(np.isin(pairs.left_rank, rows) | np.isin(pairs.right_rank, rows))
-        self._pairs, self._hashes = pairs.filter(stay), self._hashes[stay]
+        self._held.set(pairs.filter(stay), anew=False)
 
     def cancel(self, withdrawn: Answers) -> None:
         """Forget as many pairs as are withdrawn, of each kind: those that are alike are as good as each other."""
         if not len(withdrawn):
             return
-        pairs = self.pairs
-        at = np.flatnonzero(np.isin(self._hashes, _hashes(withdrawn.left_key, withdrawn.left_time)))
-        both = Answers.concat([withdrawn, pairs.take(at)])
+        taken = self._held.of(_hashes(withdrawn.left_key, withdrawn.left_time))
+        both = Answers.concat([withdrawn, *taken.rows])
         columns = _codes(both.left_key), both.left_time, _codes(both.right_key), both.right_time
         order = np.lexsort(columns)
         kind = np.empty(len(both), np.int64)
@@ -123,9 +115,7 @@ class HeldPairs(ABC):
         own = np.argsort(held, kind="stable")
         gone = np.empty(len(held), bool)
         gone[own] = _places(held[own]) < wanted[held[own]]
-        stay = np.ones(len(pairs), bool)
-        stay[at[gone]] = False
-        self._pairs, self._hashes = pairs.filter(stay), self._hashes[stay]
+        self._held.put_back(taken, ~gone)
 
     @abstractmethod
     def answer(

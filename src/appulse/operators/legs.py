@@ -55,7 +55,6 @@ class Made(NamedTuple):
 
 # No one way between places is the shortest that are nearly opposite. Ways are at most 1.58 times as long as chords.
 _FARTHEST, _FAR = 19e6, 12e6
-_EVER = 1 << 62  # after every time
 
 
 class LegMaker:
@@ -73,17 +72,17 @@ class LegMaker:
         self._held = HeldReadings(carried=carried)
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._held.parts)
 
     @property
     def nbytes(self) -> int:
         """Bytes held of readings."""
-        return self._held.nbytes
+        return self._held.parts.nbytes
 
     @property
     def pending(self) -> Pending | None:
         """The last reading of each key, where it may yet start a leg, in order of time; None: there is none."""
-        return self._held.all()
+        return self._held.parts.all()
 
     @pending.setter
     def pending(self, held: Pending | None) -> None:
@@ -97,21 +96,21 @@ class LegMaker:
     @property
     def since(self) -> int | None:
         """No leg to come begins before this, unless by readings to come; None: nothing waits."""
-        return self._held.since
+        return self._held.parts.first_due
 
     def push(self, rows: Sequence[Objects], complete: int, *, ended: bool) -> Made | None:
         """The legs that follow from more readings, and none before ``complete`` being to come; None: no reading."""
-        taken = self._held.about(rows, _EVER if ended else complete - self._motion.longest)
+        taken = self._held.about(rows, None if ended else complete - self._motion.longest)
         if not taken.rows and not rows:
             return None
-        given = Objects.concat([*taken.rows, *rows])
+        given = Objects.concat([*(held.rows for held in taken.rows), *rows])
         order, following, twice = _in_order(given, carried=self._carried)
         if len(twice) and taken.at is not None:  # all that is held is put in canonical order, too
-            taken = self._held.whole()
-            given = Objects.concat([*taken.rows, *rows])
+            taken = self._held.parts.whole()
+            given = Objects.concat([*(held.rows for held in taken.rows), *rows])
             order, following, twice = _in_order(given, carried=self._carried)
         led = np.zeros(len(given), bool)
-        led[: len(taken.led)] = taken.led
+        led[: len(taken)] = np.concatenate([led[:0], *(held.led for held in taken.rows)])
         led, time = led[order], given.time[order]
         follows = following >= 0
         to = np.where(follows, following, np.arange(len(order)))

@@ -1,0 +1,110 @@
+"""What calls hold in parts: the same answers whatever the parts, and pushes that go through little of it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import appulse as ap
+from appulse.operators import fences, held_parts, legs
+from appulse.operators.answers import Answers
+
+_SIDE: dict[str, Any] = {"key": "id", "time": "t", "value": ap.Exact("x", "y")}
+_FENCES = pa.table(
+    {
+        "query": np.arange(16),
+        "region": [
+            f"POLYGON (({x} {y}, {x + 2} {y}, {x + 2} {y + 2}, {x} {y + 2}, {x} {y}))"
+            for x in range(0, 8, 2)
+            for y in range(0, 8, 2)
+        ],
+    }
+)
+
+
+def _rows(n: int, begin: int, seed: int, side: float) -> pa.Table:
+    chance = np.random.default_rng([seed, begin])
+    columns = {"id": np.arange(begin, begin + n), "t": 0.01 * np.arange(begin, begin + n)}
+    return pa.table(columns | {name: chance.uniform(0.0, side, n) for name in ("x", "y")})
+
+
+def _things(push: int) -> pa.Table:
+    """Readings of things that come back now and then, about fences."""
+    chance = np.random.default_rng(push)
+    n = 400 if push < 2 else int(chance.integers(0, 6))
+    columns = {"id": chance.integers(0, 500, n), "t": push + np.sort(chance.random(n).round(3))}
+    return pa.table(columns | {name: chance.uniform(-1.0, 10.0, n) for name in ("x", "y")})
+
+
+@pytest.mark.parametrize("asked", [{}, {"dwell": "7 seconds"}, {"motion": ap.Straight(max_gap="9 seconds")}])
+def test_visits_in_parts_are_those_of_one(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    given = _SIDE | ({"motion": asked["motion"]} if "motion" in asked else {})
+    further = {"crossing": 0.5} if "motion" in asked else asked
+    calls = [ap.FenceEvents(ap.Stream(None, **given), fences=_FENCES, **further) for _ in range(2)]
+    for push in range(60):
+        found: list[Any] = []
+        for call, young in zip(calls, (4, 1 << 30), strict=True):
+            monkeypatch.setattr(held_parts, "YOUNG", young)
+            answers, engine = call.push(_things(push)), cast("Any", call._engine)
+            visits = engine.bucket.operator.visits
+            columns = [visits.fence, visits.since, visits.dwelt, visits.readings, visits.last, visits.key.data]
+            found.append((answers, len(engine.bucket.operator), engine.bucket.due, [own.tolist() for own in columns]))
+            if push % 20 == 19:
+                engine.bucket.operator.visits = visits
+        assert found[0] == found[1]
+    assert len(found[0][3][0]) > 100
+
+
+@pytest.mark.parametrize("call", [ap.Nearest, ap.Outliers])
+def test_pairs_in_parts_give_what_whole_tables_give(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_parts, "YOUNG", 4)
+    streams = [_rows(600, 0, seed, 8.0) for seed in range(2 if call is ap.Nearest else 1)]
+    asked: dict[str, Any] = {"epsilon": 1.0, "window": "2 seconds"}
+    asked |= {"how": "left", "k": 2} if call is ap.Nearest else {"probability": 0.5, "fewer_than": 70}
+    names = ("left", "right") if call is ap.Nearest else ("rows",)
+    by_hand = call(*(ap.Stream(None, **_SIDE, name=name) for name in names), **asked)
+    found = [
+        by_hand.push(**{name: table.slice(at, 20) for name, table in zip(names, streams, strict=True)})
+        for at in range(0, 600, 20)
+    ]
+    function: Any = ap.nearest if call is ap.Nearest else ap.outliers
+    whole = function(*(ap.Stream(table, **_SIDE, name=n) for n, table in zip(names, streams, strict=True)), **asked)
+    together = pa.concat_tables([*found, by_hand.drain()])
+    assert sorted(map(repr, together.to_pylist())) == sorted(map(repr, whole.to_pylist()))
+
+
+def test_a_push_copies_few_of_the_pairs_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied, take = [0], Answers.take
+
+    def counted(pairs: Answers, index: Any) -> Answers:
+        copied[0] += len(index)
+        return take(pairs, index)
+
+    call = ap.Nearest(ap.Stream(None, **_SIDE), ap.Stream(None, **_SIDE), epsilon=1.0, window="50 seconds")
+    call.push(left=_rows(5_000, 0, 1, 70.0), right=_rows(5_000, 0, 2, 70.0))
+    monkeypatch.setattr(Answers, "take", counted)
+    for push in range(10):
+        begin = 5_000 + 10 * push
+        call.push(left=_rows(10, begin, 1, 70.0), right=_rows(10, begin, 2, 70.0))
+    engine = cast("Any", call._engine)
+    assert len(engine.bucket.pairs) > 5_000
+    assert copied[0] < 20_000
+
+
+def test_a_push_looks_at_few_of_the_visits_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, things = [0], legs.things
+
+    def counted(keys: Any, group: Any) -> Any:
+        looked[0] += len(keys)
+        return things(keys, group)
+
+    call = ap.FenceEvents(ap.Stream(None, **_SIDE), fences=_FENCES)
+    call.push(_rows(5_000, 0, 1, 8.0))
+    call.push(_rows(10, 5_000, 1, 8.0))
+    monkeypatch.setattr(fences, "things", counted)  # as fences know it
+    for push in range(1, 11):
+        call.push(_rows(10, 5_000 + 10 * push, 1, 8.0))
+    assert 0 < looked[0] < 500
