@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.kernels.gaussian import Gaussians, ball_probability, interval, phi
+from appulse.kernels.gaussian import Gaussians, at_most, ball_probability, interval, phi
 from appulse.kernels.geodesic import Earth, Near, geodesic, widened
 from appulse.kernels.jit import kernel
 from appulse.kernels.quadrature import integral
@@ -102,7 +102,7 @@ def _at_most(distance: float, rise: float, flat: float, steep: float, near: Near
     if near.cylinder:
         bound = 1.0 if distance <= near.limit else 0.0
         if flat > 0.0:
-            bound = phi((near.epsilon - distance) / flat)
+            bound = at_most(distance, flat, near.epsilon, 2)
         if steep > 0.0:
             return min(bound, phi((near.vertical - rise) / steep))
         return bound if rise <= near.vertical_limit else 0.0

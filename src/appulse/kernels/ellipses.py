@@ -36,6 +36,8 @@ _TAIL = 9.0
 _ERROR = 1e-9
 # Of the largest variance, what rounding leaves of one that is zero.
 _NOTHING = 1e-15
+# Variances along a line that are a smaller share of all are mostly rounding; and what that does to others at most.
+_THIN, _ROUNDED = 1e-9, 1.0 + 1e-4
 _INVERSE_ROOT = 1.0 / math.sqrt(2.0 * math.pi)
 # Nodes of the midpoint rule, and up to which epsilon, in minor deviations, they serve.
 _COUNTS, _SERVES = np.array([16, 32, 64, 128]), np.array([3.0, 8.0, 15.0, 30.0])
@@ -319,9 +321,12 @@ def normal_pairs(
             continue
         distance = math.sqrt(square)
         if use_bounds and distance > epsilon:
-            # The ball lies in a half-space whose border is epsilon away from its centre.
+            # The ball lies in a half-space whose border is epsilon away from its centre, and between two.
             deviation = math.sqrt(max(0.0, along / square) + _NOTHING * trace)
-            if mass * phi((epsilon - distance) / deviation) < threshold - 1e-12:
+            most = phi((epsilon - distance) / deviation)
+            if deviation > 2.0 * epsilon and along > _THIN * square * trace:
+                most = interval((-epsilon - distance) / deviation, (epsilon - distance) / deviation) * _ROUNDED
+            if mass * most < threshold - 1e-12:
                 continue
         if not full or d == 1:
             probability[i] = mass * ball_probability(distance, math.sqrt(covariance[0]), epsilon, d)

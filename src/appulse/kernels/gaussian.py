@@ -28,6 +28,8 @@ _SQRT_HALF = math.sqrt(0.5)
 # Of which there are tables; beyond, pieces of an integral.
 _MOST_DIMENSIONS = 16
 _PIECES = 8
+# By its deviation, the most mass of a normal distribution in a small ball, of each number of dimensions.
+_DENSEST = np.array([0.5 ** (0.5 * d) / math.gamma(0.5 * d + 1.0) for d in range(_MOST_DIMENSIONS + 1)])
 _LOG_NORM = np.array([math.log(2.0) * ((d - 1) / 2.0 - 1.0) + math.lgamma((d - 1) / 2.0) for d in range(2, 17)])
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(60)
@@ -159,6 +161,20 @@ def ball_probability(distance: float, deviation: float, epsilon: float, d: int) 
     if big_r > top:
         return _wide_ball(big_r, big_d, ahead, d)
     return _narrow_ball(big_r, big_d, ahead, d)
+
+
+@kernel
+def at_most(distance: float, deviation: float, epsilon: float, d: int) -> float:
+    """A bound on `ball_probability`.
+
+    The ball lies in a half-space whose border is epsilon away from its centre. Beside a large deviation it is small,
+    and has no more than its volume times the greatest density within.
+    """
+    beyond = (distance - epsilon) / deviation
+    if deviation < 2.0 * epsilon or d > _MOST_DIMENSIONS:
+        return phi(-beyond)
+    falls: float = math.exp(-0.5 * max(0.0, beyond) ** 2) * (1.0 + 1e-9)
+    return falls * float(_DENSEST[d]) * (epsilon / deviation) ** d
 
 
 class WithinBall(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.kernels.ball_table import looked_up
-from appulse.kernels.gaussian import ball_probability, phi, tolerated
+from appulse.kernels.gaussian import at_most, ball_probability, phi, tolerated
 from appulse.kernels.jit import kernel
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def gaussian_pairs(
     table: BallTable,
     probability: Floats,
 ) -> None:
-    """Probability of each pair of isotropic Gaussians; NaN where a half-space already bounds it below threshold.
+    """Probability of each pair of isotropic Gaussians; NaN where a bound is already below the threshold.
 
     Where there is a ``table``, it is that of the deviation of all pairs, and of their one epsilon.
     """
@@ -57,8 +57,7 @@ def gaussian_pairs(
             probability[i] = mass if square <= limit2 else np.nan
         else:
             distance = math.sqrt(square)
-            # The ball lies in a half-space whose border is epsilon away from its centre.
-            if use_bounds and mass * phi((epsilon - distance) / deviation) < threshold - 1e-12:
+            if use_bounds and mass * at_most(distance, deviation, epsilon, d) < threshold - 1e-12:
                 probability[i] = np.nan
             else:
                 probability[i] = mass * ball_probability(distance, deviation, epsilon, d)

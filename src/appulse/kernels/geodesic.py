@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.ball_table import BallTable, looked_up
-from appulse.kernels.gaussian import Gaussians, ball_probability, phi, tolerated
+from appulse.kernels.gaussian import Gaussians, at_most, ball_probability, tolerated
 from appulse.kernels.jit import exact_kernel, kernel
 
 if TYPE_CHECKING:
@@ -272,13 +272,13 @@ def earth_pairs(
         probability[i] = np.nan
         if mass < threshold or (deviation == 0.0 and chord > limit):
             continue
-        # The disc lies in a half-plane whose border is epsilon away from its centre.
-        if use_bounds and deviation > 0.0 and mass * phi((asked - chord) / deviation) < threshold - 1e-12:
+        # Along the Earth it is no shorter than the chord, and bounds only fall with the distance.
+        if use_bounds and deviation > 0.0 and mass * at_most(chord, deviation, asked, 2) < threshold - 1e-12:
             continue
         distance[i] = geodesic(earth, px, py, pz, qx, qy, qz)
         if deviation == 0.0:
             probability[i] = mass if distance[i] <= limit else np.nan
-        elif not use_bounds or mass * phi((asked - distance[i]) / deviation) >= threshold - 1e-12:
+        elif not use_bounds or mass * at_most(distance[i], deviation, asked, 2) >= threshold - 1e-12:
             if near.table.pieces.shape[0]:
                 probability[i] = mass * looked_up(near.table, distance[i])
             else:

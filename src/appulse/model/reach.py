@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-__all__ = ["gaussian_reach", "normal_quantile", "reach_quantile"]
+__all__ = ["densest", "gaussian_reach", "normal_quantile", "reach_quantile"]
 
 
 def reach_quantile(threshold: float) -> float:
@@ -20,6 +20,19 @@ def reach_quantile(threshold: float) -> float:
 def gaussian_reach(threshold: float) -> float:
     """Reach of an isotropic Gaussian among its like, in sigmas: Pr <= Phi((epsilon - D) / s) and s <= s1 + s2."""
     return max(0.0, normal_quantile(1.0 - threshold))
+
+
+def densest(threshold: float, d: int) -> tuple[float, float]:
+    """Of a ball of radius 1, how far from it a normal mean may be whatever the deviation, and the largest deviation.
+
+    The ball has at least ``threshold`` of the mass, and at most its volume times the greatest density within. With a
+    deviation of s in each of ``d`` dimensions, and g from the mean to the ball, that is (v / s)^d exp(-(g / s)^2 / 2),
+    which is largest where s is g / sqrt(d).
+    """
+    if threshold <= 0.0:
+        return math.inf, math.inf
+    largest = math.exp(-(math.log(threshold) + math.lgamma(0.5 * d + 1.0)) / d - 0.5 * math.log(2.0))
+    return largest * math.sqrt(d / math.e), largest
 
 
 def normal_quantile(p: float) -> float:

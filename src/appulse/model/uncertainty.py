@@ -430,6 +430,13 @@ def in_closed_form(model: Model) -> bool:
     return isinstance(model, Exact | Position)
 
 
+def is_round(model: Model) -> bool:
+    """Whether every error is the same in all directions, or there is none."""
+    if isinstance(model, Position):
+        return model.ellipse is None and model.altitude is None
+    return isinstance(model, Exact) or (isinstance(model, Gaussian) and model.isotropic)
+
+
 def pairs_in_closed_form(one: Model, other: Model) -> bool:
     """Whether pairs of these need no samples, and are more than two points."""
     return in_closed_form(one) and in_closed_form(other) and not (is_certain(one) and is_certain(other))

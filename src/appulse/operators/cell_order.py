@@ -46,8 +46,8 @@ _FEW_CELLS = 4.0
 # A coordinate has at most as many cells, so that its rounding is below a billionth of one.
 _MOST_CELLS = 1 << 20
 _CODE_BITS = 62
-# Rows larger than most others by this factor would make the cells of all as large.
-_LARGE = 4.0
+# Rows larger than most others by this factor would make the cells of all as large, where these are wider by the other.
+_LARGE, _WIDER = 4.0, 2.0
 # Time has slots where a row would look at more rows than this without, and at so much fewer with them.
 _MANY, _FEWER = 48.0, 4.0
 
@@ -157,7 +157,8 @@ def lay_out(plan: JoinPlan, tables: Sequence[PlacedRows], limit: float, workers:
     ends = workers.map(_ends, tables)
     largest = [one.extent for one in ends]
     for table, most in zip(tables, largest, strict=True):
-        if most > 0.0 and most > _LARGE * float(np.quantile(table.extent, 0.9)):
+        usual = float(np.quantile(table.extent, 0.9)) if most > 0.0 else 0.0
+        if most > _LARGE * usual and limit + 2.0 * most > _WIDER * (limit + 2.0 * usual):
             return None
     pair = sorted(largest * 2)[-2:]
     span = limit + (math.hypot(*pair) if plan.fewer_than and joint_extents(plan) else sum(pair))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -401,12 +402,21 @@ class JoinWindows:
     def extents(self, objects: Objects, model: Model) -> NDArray[np.float64]:
         """The radius within which each row is looked for."""
         extent = objects.reach
-        if "reach" not in self.plan.bounds:
-            whole = objects.radius
-            if in_closed_form(model) and objects.spread.shape[1]:
-                whole = np.maximum(whole, _GAUSSIAN_EDGE * widest(objects.spread, model))
-            extent = np.maximum(extent, whole if objects.margin is None else whole + objects.margin * (1.0 + 1e-9))
-        return extent
+        if "reach" in self.plan.bounds:
+            return self._capped(objects, model)
+        whole = objects.radius
+        if in_closed_form(model) and objects.spread.shape[1]:
+            whole = np.maximum(whole, _GAUSSIAN_EDGE * widest(objects.spread, model))
+        return np.maximum(extent, whole if objects.margin is None else whole + objects.margin * (1.0 + 1e-9))
+
+    def _capped(self, objects: Objects, model: Model) -> NDArray[np.float64]:
+        """Reaches, but no farther than any two rows match: what has a large error is nowhere likely."""
+        reach, (away, deviation, usual) = objects.reach, self.plan.densest
+        if not objects.spread.shape[1] or usual == math.inf or float(reach.max(initial=0.0)) <= usual:
+            return reach
+        never = widest(objects.spread, model) > deviation * (1.0 + 1e-6)
+        capped: NDArray[np.float64] = np.where(never, 0.0, np.minimum(reach, away))
+        return capped
 
     def _reach_of(self, own: int, arrivals: Arrivals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The least rank in the store's window at each arrival, and the greatest that finds the arrival in its own."""

@@ -8,13 +8,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from appulse.model.positions import earth_of
+from appulse.model.reach import densest, gaussian_reach
 from appulse.model.uncertainty import (
     MOST_DIMENSIONS,
     MOST_IN_CLOSED_FORM,
     Form,
     Model,
+    Position,
     dimensions,
     in_closed_form,
+    is_round,
     pairs_in_closed_form,
 )
 
@@ -28,6 +31,8 @@ BOUNDS = frozenset(
 )
 METRICS = ("euclidean", "manhattan", "chebyshev")
 INDEXES = ("auto", "grid", "dense", "sorted")
+# Far above the error of a probability.
+_ROUNDED = 1e-9
 
 #: Dimensions by number, and the epsilon of each group of them.
 Groups: TypeAlias = tuple[tuple[tuple[int, ...], float], ...]
@@ -148,6 +153,22 @@ class JoinPlan:
     def earth(self) -> Earth | None:
         """What distances of positions are measured on; None where values are no positions."""
         return earth_of(self.models)
+
+    @cached_property
+    def densest(self) -> tuple[float, float, float]:
+        """How far beyond the limit the means of an answer may be apart, the largest deviation of its rows, and a reach.
+
+        Rows that reach no farther need not be looked at for either. Infinite where these are not bounded by how dense
+        normal errors are: in all directions where they are the same in all, else along one line.
+        """
+        models = self.models
+        flat = all(not isinstance(model, Position) or model.altitude is None for model in models)
+        if not (self.closed_form and self.plain and flat) or self.fewer_than or self.limit == math.inf:
+            return math.inf, math.inf, math.inf
+        known = dimensions(models[0]) or 1 if self.earth is None else 2
+        away, deviation = densest(self.threshold - _ROUNDED, known if all(map(is_round, models)) else 1)
+        away, deviation = away * self.limit * (1.0 + _ROUNDED), deviation * self.limit * (1.0 + _ROUNDED)
+        return away, deviation, min(away, deviation * gaussian_reach(self.threshold))
 
     @cached_property
     def some_closed_form(self) -> bool:
