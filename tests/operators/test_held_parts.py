@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 
 import appulse as ap
+from appulse.engines.multi_queries.queries import WindowQueries
 from appulse.operators import fences, held_parts, legs
 from appulse.operators.answers import Answers
+from appulse.operators.query_windows import StreamView
 
 _SIDE: dict[str, Any] = {"key": "id", "time": "t", "value": ap.Exact("x", "y")}
 _FENCES = pa.table(
@@ -108,3 +110,64 @@ def test_a_push_looks_at_few_of_the_visits_held(monkeypatch: pytest.MonkeyPatch)
     for push in range(1, 11):
         call.push(_rows(10, 5_000 + 10 * push, 1, 8.0))
     assert 0 < looked[0] < 500
+
+
+_LINKED = ("left.x = right.y", "left.name = right.name", "left.id = right.id AND left.name = right.name")
+
+
+def _named(push: int, side: int, kind: pa.DataType) -> pa.Table:
+    """Rows with values that are null, not a number or minus zero here and there."""
+    chance = np.random.default_rng([push, side])
+    n = 150 if push < 2 else int(chance.integers(0, 5))
+    columns = {"id": chance.integers(0, 9, n), "t": push + np.sort(chance.integers(0, 3, n)).astype(float)}
+    values = [[None, float("nan"), -0.0, 0.0, 1.0, 2.0][i] for i in chance.integers(0, 6, n)]
+    names = pa.array([[None, "a", "é", "bb"][i] for i in chance.integers(0, 4, n)], pa.string())
+    whole = [3.0 if value is not None and np.isnan(value) else value for value in values]
+    numbers = {"x": pa.array(values, pa.float64()), "y": pa.array(whole, pa.float64()).cast(kind)}
+    return pa.table(columns | numbers | {"name": names, "g": columns["id"] % 2})
+
+
+@pytest.mark.parametrize("condition", _LINKED)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_rows_that_are_linked_make_the_answers_of_all(
+    condition: str, grouped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of queries that come and go, and of windows that grow."""
+    monkeypatch.setattr(held_parts, "YOUNG", 4)
+    given: dict[str, Any] = {"key": "id", "time": "t", "lateness": 2.0, "partition_by": "g" if grouped else None}
+    values = {"left": ap.Exact("t"), "right": ap.Exact("t")}
+    calls = [ap.QueryMatch(*(ap.Stream(None, **given, value=v, name=n) for n, v in values.items())) for _ in range(2)]
+    links, answered = WindowQueries.links, 0
+    for push in range(40):
+        found: list[Any] = []
+        for call, own in zip(calls, (links, property(lambda _: None)), strict=True):
+            monkeypatch.setattr(WindowQueries, "links", own)
+            for at, length, more in ((0, 5, ""), (20, 9, " AND left.id = right.id"), (30, 7, " AND left.g < 1")):
+                if push == at:
+                    asked = f"{condition}{more} WITHIN {length} SECONDS"
+                    call.change(pa.table({"query": [f"q{at}"], "condition": [asked]}))
+            rows = {name: _named(push, side, pa.int64() if side else pa.float64()) for side, name in enumerate(values)}
+            found.append((call.push(**rows).to_pylist(), call.take_rejects()))
+            engine = cast("Any", call._engine)
+            found[-1] += (repr([(own.table.to_pylist(), tick.tolist()) for own, tick in engine.bucket.held.all()]),)
+        assert found[0] == found[1]
+        answered += len(found[0][0])
+    assert answered > 1_000
+
+
+def test_a_push_looks_at_few_of_the_rows_of_two_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, made = [0], StreamView.__init__
+
+    def counted(view: StreamView, samples: Any, *rest: Any) -> None:
+        looked[0] += samples.n
+        made(view, samples, *rest)
+
+    call = ap.QueryMatch(*(ap.Stream(None, **_SIDE, name=name) for name in ("left", "right")))
+    call.change(pa.table({"query": ["near"], "condition": ["left.id = right.id WITHIN 50 SECONDS"]}))
+    call.push(left=_rows(5_000, 0, 1, 70.0), right=_rows(5_000, 0, 2, 70.0))
+    monkeypatch.setattr(StreamView, "__init__", counted)
+    for push in range(10):
+        begin = 5_000 + 10 * push
+        call.push(left=_rows(10, begin, 1, 70.0), right=_rows(10, begin, 2, 70.0))
+    assert len(cast("Any", call._engine).bucket.held) > 9_000
+    assert 0 < looked[0] < 1_000

@@ -136,7 +136,7 @@ def test_rows_are_held_as_long_as_one_may_come_that_meets_them() -> None:
         (8.0, 5.0),
         (8.0, 8.0),
     ]
-    assert [len(ticks) for ticks in _engine(by_hand).bucket.held.ticks] == [
+    assert [len(ticks) for _, ticks in _engine(by_hand).bucket.held.all()] == [
         3,
         3,
     ]  # the newest two of each, and what waits
@@ -187,7 +187,7 @@ def test_joins_reach_no_further_than_the_queries_that_are_left() -> None:
     by_hand.change(pa.table({"query": [f"q{i}" for i in range(10, 100)], "change": ["remove"] * 90}))
     assert _engine(by_hand).queries.longest == {False: (10 * 3600 * 10**6,) * 2}
     by_hand.push(r=_at(40_000), s=_at(40_000))
-    assert [len(ticks) for ticks in _engine(by_hand).bucket.held.ticks] == [1, 1]
+    assert [len(ticks) for _, ticks in _engine(by_hand).bucket.held.all()] == [1, 1]
 
 
 # --- real data, and generated twins that always run -------------------------------------------------------------

@@ -76,13 +76,11 @@ class _Part(Generic[B]):
             self._first += 1
         return int(due[self._first])
 
-    def due(self, before: int) -> NDArray[np.uint64]:
-        """The things of rows that are due before a time."""
-        if self.first_due >= before:
-            return _NONE
+    def due_at(self, before: int) -> NDArray[np.int64]:
+        """The rows that are due before a time, as they are due."""
         due, order = self._dues
-        at = order[self._first : int(due.searchsorted(before))]
-        return self.hashes[at[self.there[at]]]
+        at = order[self._first : int(due.searchsorted(before))] if self.first_due < before else order[:0]
+        return np.compress(self.there[at], at)
 
     def of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The rows of some things, by their hashes, which are in order."""
@@ -157,7 +155,7 @@ class HeldParts(Generic[B]):
 
     def of(self, hashes: NDArray[np.uint64], before: int = _NEVER) -> Taken[B]:
         """The rows of things, by their hashes, and of those due before a time."""
-        due = [part.due(before) for part in self._parts] if before > _NEVER else []
+        due = [part.hashes[part.due_at(before)] for part in self._parts] if before > _NEVER else []
         wanted = np.unique(np.concatenate([hashes, *due]))
         at = [part.of(wanted) for part in self._parts]
         return Taken([part.rows.take(own) for part, own in zip(self._parts, at, strict=True) if len(own)], at)
@@ -173,6 +171,11 @@ class HeldParts(Generic[B]):
             for part in self._parts
             if part.many
         ]
+
+    def forget(self, before: int) -> None:
+        """Forget the rows that are due before a time."""
+        at = [part.due_at(before) for part in self._parts]
+        self.put_back(Taken([], at), np.zeros(sum(map(len, at)), bool))
 
     def add(self, fresh: B) -> None:
         """Hold rows behind those that there are."""

@@ -101,7 +101,7 @@ class WindowBucket(Bucket[WindowRows]):
         """The choices of rows that satisfy queries from now on."""
         reached = self.clock.tick() if self.call.arrival else self.clock.frontier
         self._frontier = NEVER if reached is None else reached
-        shown = self.held.push(_by_stream(self.came), min(self.complete, LAST))
+        shown = self.held.push(_by_stream(self.came), min(self.complete, LAST), self.queries.links)
         answers, self._longest = self.queries.answers(shown, self.output), self.queries.longest
         self.held.forget(shown, self._frontier, self._longest)
         self.rejected.append(self.queries.failed())
@@ -130,7 +130,7 @@ class WindowBucket(Bucket[WindowRows]):
         """Rows held, and the queries."""
         held = [
             _HELD + bytes([i]) + packed(rows.table.append_column(_TICK, pa.array(ticks)))
-            for i, (rows, ticks) in enumerate(zip(self.held.rows, self.held.ticks, strict=True))
+            for i, (rows, ticks) in enumerate(self.held.all())
         ]
         changes = [changes_block(0, last_changes(pa.concat_tables(self._history)))] if self._history else []
         return [self.held.complete, self.held.ticked, self._version], {}, [*held, *changes]
@@ -141,8 +141,8 @@ class WindowBucket(Bucket[WindowRows]):
         self.held.complete, self.held.ticked, self._version = numbers
         for block in given[_HELD]:
             stream, table = block[1], unpacked(block[2:])
-            self.held.rows[stream] = rows_of(self.call.streams[stream], table.drop_columns([_TICK]))[0]
-            self.held.ticks[stream] = table[_TICK].to_numpy()
+            rows = rows_of(self.call.streams[stream], table.drop_columns([_TICK]))[0]
+            self.held.set(stream, rows, table[_TICK].to_numpy())
 
     def pack(self, stream: int, rows: WindowRows) -> bytes:
         """Rows as a block."""

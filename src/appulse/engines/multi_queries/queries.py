@@ -32,6 +32,7 @@ from appulse.model.defects import NEVER_TRUE, concat_rejects, rows_as_json
 from appulse.model.encode import keys_of
 from appulse.model.regions import QUERY, REGION
 from appulse.model.times import duration, from_micros
+from appulse.model.uncertainty import is_certain
 from appulse.operators.output import Output
 from appulse.operators.query_estimate import Forecast, estimated_choices, fresh_rows
 from appulse.operators.query_windows import AGE, LAG, Equality, Joined, Wanted, match_choices
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from appulse.engines.multi_queries.call import WindowCall
-    from appulse.engines.multi_queries.rows import Longest, Snapshot
+    from appulse.engines.multi_queries.rows import Links, Longest, Snapshot
     from appulse.queries.condition import Condition
     from appulse.queries.keys import Range
 
@@ -122,6 +123,21 @@ class WindowQueries:
         for (_, rows), length in self._longest.items():
             found[rows] = tuple(map(max, found.get(rows, length), length))
         return found
+
+    @property
+    def links(self) -> Links | None:
+        """The columns by which rows of two streams are linked in all choices; None: all rows have to be looked at."""
+        wanted = self._wanted()
+        certain = all(is_certain(one.encoding.held_as) and one.encoding.existence is None for one in self.call.streams)
+        # As rows arrive, the order of rows of a time depends on others that came with them.
+        if len(self.call.streams) != 2 or not certain or not wanted or self.waits or self.call.arrival:
+            return None
+        shared = [e for e in wanted[0].equalities if all(e in lane.equalities for lane in wanted)]
+        columns = [dict([e.left, e.right]) for e in shared]
+        columns = [own for own in columns if len(own) == 2]
+        if not columns and not self.call.partitions:
+            return None
+        return tuple(own[0] for own in columns), tuple(own[1] for own in columns)
 
     def change(self, table: pa.Table) -> Changed:
         """Add and remove queries, in order. What raises has changed nothing."""

@@ -13,12 +13,15 @@ import pyarrow.compute as pc
 from appulse.engines.queries.call import as_known, without_views
 from appulse.engines.queries.rows import points_of
 from appulse.engines.queries.tables import column_of
+from appulse.kernels.strings import hash_rows
 from appulse.model.batch import Batch, Ragged
 from appulse.model.encode import checked, keys_of
-from appulse.model.strings import Labels, encode
+from appulse.model.strings import Bytes, Labels, encode
+from appulse.operators.held_parts import HeldParts, group_hashes
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.query_match import Points
 from appulse.operators.query_windows import Sampled, StreamView
+from appulse.queries.columns import TEXT, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +37,8 @@ _ROW = "\0row"
 NEVER, END = -(1 << 62), 1 << 62
 #: The longest windows there are, one for each stream, in microseconds (False) and in rows (True).
 Longest = dict[bool, tuple[int, ...]]
+#: Of each of two streams the columns that are equal in all choices.
+Links = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,10 @@ class Snapshot:
         new: Sequence[NDArray[np.bool_]],
         was: int,
         complete: int,
+        *,
+        whole: bool = True,
     ) -> None:
+        self.whole = whole  # whether all rows are shown
         self.streams, self.rows, self.ticks, self.new, self.was, self._complete = (
             streams,
             rows,
@@ -139,9 +147,7 @@ class Snapshot:
         numbers = LabelNumbers()
         found = []
         for rows, call in zip(self.rows, self.streams, strict=True):
-            by = call.encoding.partition_by
-            labels = Labels.of([column_of(rows.table, name) for name in by]) if by else None
-            found.append(numbers.of(labels, len(rows)))
+            found.append(numbers.of(_labels(rows, call), len(rows)))
         return found
 
     @cached_property
@@ -152,51 +158,120 @@ class Snapshot:
         ]
 
 
+@dataclass(frozen=True)
+class _Held(Batch):
+    """Rows of a stream with their ticks."""
+
+    rows: WindowRows
+    tick: NDArray[np.int64]
+
+
+class _StreamRows:
+    """The rows of one stream that are held, by the values of the columns that ``link`` them to those of another."""
+
+    def __init__(self, call: QueryCall) -> None:
+        self._call, self.none = call, _Held(WindowRows.none(call), np.empty(0, np.int64))
+        self.link: tuple[str, ...] = ()
+        self.held: HeldParts[_Held] = HeldParts(lambda held: self.hashes(held.rows), lambda held: held.rows.time)
+
+    def all(self) -> _Held:
+        """All of them."""
+        held = self.held.all()
+        return self.none if held is None else held
+
+    def by(self, link: tuple[str, ...]) -> None:
+        """Find rows by other columns."""
+        if link != self.link:
+            self.link = link
+            self.held.set(self.held.all())
+
+    def hashes(self, rows: WindowRows) -> NDArray[np.uint64]:
+        """Hashes of the groups of rows and of the values that link them: the same for those that are equal."""
+        found = group_hashes(_labels(rows, self._call), len(rows)).view(np.uint64)
+        for name in self.link:
+            values = values_of(column_of(rows.table, name))
+            if values.kind == TEXT:
+                data = Bytes.of([value.encode() for value in values.data.tolist()])
+            else:
+                data = Bytes.fixed((values.data.astype(np.float64) + 0.0).view(np.uint8).reshape(len(rows), 8))
+            found = hash_rows(data.offsets, data.data, found.view(np.int64))
+        return found
+
+
 class BufferedRows:
     """The rows that windows may still hold, or whose tick is not complete yet; deterministic, free of any engine."""
 
     def __init__(self, streams: Sequence[QueryCall], *, arrival: bool) -> None:
         self._streams, self._arrival = streams, arrival
-        self.rows = [WindowRows.none(one) for one in streams]
-        self.ticks: list[NDArray[np.int64]] = [np.empty(0, np.int64) for _ in streams]
+        self._held = [_StreamRows(one) for one in streams]
         self.complete = NEVER
         self.ticked = 0  # ticks there have been, where rows are taken as they come
 
     def __len__(self) -> int:
         """How many rows are held."""
-        return sum(map(len, self.ticks))
+        return sum(len(own.held) for own in self._held)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(rows.nbytes for rows in self.rows)
+        return sum(own.held.nbytes for own in self._held)
+
+    def all(self) -> list[tuple[WindowRows, NDArray[np.int64]]]:
+        """The rows of each stream in the order in which they came, and their ticks."""
+        return [(held.rows, held.tick) for held in (own.all() for own in self._held)]
+
+    def set(self, stream: int, rows: WindowRows, ticks: NDArray[np.int64]) -> None:
+        """Hold these rows of a stream alone."""
+        self._held[stream].held.set(_Held(rows, ticks))
 
     @property
     def due(self) -> int | None:
         """The oldest tick that is not complete."""
-        waiting = [tick[tick >= self.complete] for tick in self.ticks]
+        waiting = [tick[tick >= self.complete] for _, tick in self.all()]
         return min((int(tick.min()) for tick in waiting if len(tick)), default=None)
 
-    def push(self, came: Mapping[int, WindowRows], complete: int) -> Snapshot:
-        """Take in rows by stream, and complete all ticks before one."""
+    def push(self, came: Mapping[int, WindowRows], complete: int, links: Links | None = None) -> Snapshot:
+        """Take in rows by stream, and complete all ticks before one.
+
+        With ``links`` rows are shown alone that such columns link to some that came; without them all that are held.
+        """
         was, self.complete = self.complete, max(self.complete, complete)
         ticks = self._ticks_of(came)
-        new = [np.arange(len(tick) + len(came.get(i, ()))) >= len(tick) for i, tick in enumerate(self.ticks)]
-        for i, fresh in came.items():
-            self.rows[i] = WindowRows.concat([self.rows[i], fresh])
-            self.ticks[i] = np.concatenate([self.ticks[i], ticks[i]])
-        return Snapshot(self._streams, list(self.rows), list(self.ticks), new, was, self.complete)
+        fresh = {i: _Held(rows, ticks[i]) for i, rows in came.items()}
+        shown = []
+        for i, own in enumerate(self._held):
+            new = [fresh[i]] if i in fresh else []
+            taken = [own.all()] if links is None else self._linked(i, came, links)
+            shown.append(_Held.concat([own.none, *taken, *new]))
+            if links is None:
+                own.held.set(shown[i])
+            elif new:
+                own.held.add(new[0])
+        new_rows = [np.arange(len(own)) >= len(own) - len(came.get(i, ())) for i, own in enumerate(shown)]
+        rows, own_ticks = [own.rows for own in shown], [own.tick for own in shown]
+        return Snapshot(self._streams, rows, own_ticks, new_rows, was, self.complete, whole=links is None)
+
+    def _linked(self, stream: int, came: Mapping[int, WindowRows], links: Links) -> list[_Held]:
+        """The rows held of one of two streams that are linked to some of the other that came."""
+        own, other = self._held[stream], self._held[1 - stream]
+        own.by(links[stream])
+        other.by(links[1 - stream])
+        return own.held.of(other.hashes(came[1 - stream])).rows if 1 - stream in came and len(own.held) else []
 
     def forget(self, shown: Snapshot, frontier: int, longest: Longest) -> None:
         """Forget what no row to come meets any more: none will be older than ``frontier``."""
         for i, (rows, tick) in enumerate(zip(shown.rows, shown.ticks, strict=True)):
+            if not shown.whole:
+                before = frontier - min(longest[False][i], END // 2)
+                self._held[i].held.forget(min(before, self.complete))
+                continue
             kept = ~shown.there(i)
             if False in longest:
                 kept |= rows.time >= frontier - min(longest[False][i], END // 2)
             if True in longest:
                 kept |= shown.sides(counted=True)[i].newest(longest[True][i])
             if not kept.all():
-                self.rows[i], self.ticks[i] = rows.filter(kept), tick[kept]
+                self.set(i, rows.filter(kept), tick[kept])
 
     def _ticks_of(self, came: Mapping[int, WindowRows]) -> dict[int, NDArray[np.int64]]:
         if not self._arrival:
@@ -204,6 +279,12 @@ class BufferedRows:
         known = np.unique(np.concatenate([np.empty(0, np.int64), *(rows.time for rows in came.values())]))
         self.ticked += len(known)
         return {i: self.ticked - len(known) + np.searchsorted(known, rows.time) for i, rows in came.items()}
+
+
+def _labels(rows: WindowRows, call: QueryCall) -> Labels | None:
+    """The group of each row; None: there is one."""
+    by = call.encoding.partition_by
+    return Labels.of([column_of(rows.table, name) for name in by]) if by else None
 
 
 def rows_of(call: QueryCall, table: pa.Table) -> tuple[WindowRows, pa.Table]:
