@@ -66,7 +66,7 @@ def _details(stream: ap.Stream[Any]) -> dict[int, str]:
 def test_what_is_null_is_said_to_be() -> None:
     rows = pa.table({"k": [1, 2], "t": [0, 0], "x": [0.0, 0.0], "s": [None, float("nan")], "p": [None, 2.0]})
     value = ap.Gaussian("x", sigma="s")
-    assert _details(ap.Stream(rows, key="k", time="t", value=value)) == {1: "spread is [null]", 2: "spread is [nan]"}
+    assert _details(ap.Stream(rows, key="k", time="t", value=value)) == {1: "s is null", 2: "s is nan"}
     exists = ap.Stream(rows, key="k", time="t", value="x", existence="p")
     assert _details(exists) == {1: "column 'p' is null", 2: "column 'p' is 2.0"}
 

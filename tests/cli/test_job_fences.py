@@ -130,6 +130,14 @@ def test_a_fence_of_a_file_that_is_none_is_a_reject(folder: Path) -> None:
     for zones, wanted in (([good, bad, never], 0), ([bad], 1), ([never], 0)):
         (folder / "zones.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": zones}))
         assert len(_problems(folder, text)) == wanted
+    ring = {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1]]]}
+    nothing = [{"type": "Feature", "properties": {"name": "open"}, "geometry": ring}, {"properties": {"name": "none"}}]
+    (folder / "zones.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [good, *nothing]}))
+    assert not _problems(folder, text)
+    stream = ap.Stream(pd.read_parquet(folder / "vans.parquet"), key="van", time="at", value=ap.Exact("x", "y"))
+    rejected = ap.rejects(ap.fence_events(stream, read_fences(folder / "zones.geojson", "name"))).to_pylist()
+    assert [row["reason"] for row in rejected] == ["bad region"] * 2
+    assert "closed linestring" in rejected[0]["detail"]
     (folder / "zones.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [good, bad]}))
     (problem,) = _problems(folder, text.replace("enter = 0.9", 'enter = 0.9\non_reject = "fail"'))
     assert problem.startswith("fence_events.path: fence 'old'")

@@ -72,8 +72,8 @@ def test_a_row_has_the_first_reason_found_and_rows_are_in_order() -> None:
     [
         ("x", None, "x is null"),
         ("x", float("nan"), "x is nan"),
-        ("s", -1.0, "spread is [-1.0]"),
-        ("s", None, "spread is [null]"),
+        ("s", -1.0, "s is -1.0"),
+        ("s", None, "s is null"),
         ("p", 2.0, "column 'p' is 2.0"),
         ("id", None, "column 'id' is null"),
         ("t", None, "column 't' is null"),

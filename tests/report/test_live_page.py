@@ -65,6 +65,14 @@ def test_a_message_has_the_newest_place_of_each_thing_and_sums() -> None:
     json.dumps(second, allow_nan=False)
 
 
+def test_a_map_leaves_out_places_that_are_rejects() -> None:
+    """Ships send latitude 91 and longitude 181 where they know of none."""
+    rows = pa.table(
+        {"ship": ["a", "b"], "at": [1.0, 2.0], "lat": [50.0, 91.0], "lon": [1.0, 181.0], "error": [5.0] * 2}
+    )
+    assert Shown("job", "encounters", [SHIPS]).message({"ships": rows})["things"] == [[0, "a", 1, 50, 5]]
+
+
 def test_messages_are_bounded_and_plain() -> None:
     shown = Shown("job", "match_queries", [SHIPS])
     many = pa.table(

@@ -53,7 +53,7 @@ def _of_geojson(file: Path, name: str) -> pa.Table:
             known = feature.get("properties") or {}
             names_of = (known.get(name), feature.get("id"), number + 1)
             named = next(one for one in names_of if one is not None)
-            rows.append((str(named), from_geojson(feature["geometry"]), known.get(RADIUS), known.get(_CONDITION)))
+            rows.append((str(named), from_geojson(feature.get("geometry")), known.get(RADIUS), known.get(_CONDITION)))
         names, regions, *more = zip(*rows, strict=True) if rows else ((), (), (), ())
         columns = {name: pa.array(names, pa.string()), REGION: pa.array(regions, pa.binary())}
         for column, values, kind in zip((RADIUS, _CONDITION), more, (pa.float64(), pa.string()), strict=True):

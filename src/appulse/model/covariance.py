@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.model import defects as why
-from appulse.model.columns import floats, held
+from appulse.model.columns import floats
 from appulse.model.room import room
 from appulse.model.uncertainty import MOST_IN_CLOSED_FORM, Ball, Gaussian, Position
 
@@ -48,8 +48,8 @@ def checked_deviations(
 ) -> NDArray[np.float64]:
     """Deviations or radii (n, parts), of columns or numbers; bad rows are marked, those above ``most`` as ``large``."""
     spread = _read(table, parts, defects)
-    defects.mark(_in_any(spread < 0.0), why.NEGATIVE_SPREAD, why.of_values("spread is ", spread))
-    defects.mark(_in_any(spread > most), large, why.of_values("spread is ", spread))
+    for odd, reason in ((spread < 0.0, why.NEGATIVE_SPREAD), (spread > most, large)):
+        defects.mark(_in_any(odd), reason, _of_parts(table, parts, odd))
     return spread
 
 
@@ -85,13 +85,15 @@ def _read(table: pa.Table, parts: Sequence[str | float], defects: Defects) -> ND
     found = room((len(table), len(parts)))
     for k, part in enumerate(parts):
         found[:, k] = floats(table[part]) if isinstance(part, str) else float(part)
-
-    def details(at: NDArray[np.int64]) -> list[str]:
-        texts = [held(table, p, at) if isinstance(p, str) else [str(float(p))] * len(at) for p in parts]
-        return [f"spread is [{', '.join(row)}]" for row in zip(*texts, strict=True)]
-
-    defects.mark(_in_any(~np.isfinite(found)), why.NON_FINITE, details)
+    odd = ~np.isfinite(found)
+    defects.mark(_in_any(odd), why.NON_FINITE, _of_parts(table, parts, odd))
     return found
+
+
+def _of_parts(table: pa.Table, parts: Sequence[str | float], odd: NDArray[np.bool_]) -> why.Details:
+    """Which of the columns are odd (n, parts); calls check numbers."""
+    named = [k for k, part in enumerate(parts) if isinstance(part, str)]
+    return why.of_columns(table, [str(parts[k]) for k in named], odd[:, named])
 
 
 def _in_any(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -63,6 +63,8 @@ def read(shapely: Any, given: Sequence[Any]) -> tuple[NDArray[Any], dict[int, st
 
 def _read_one(shapely: Any, given: Any, readers: Mapping[type, Any]) -> Any:
     """A geometry in whatever format; raises where it is none."""
+    if isinstance(given, bytes | str) and given.lstrip()[:1] in (b"{", "{"):
+        return shapely.from_geojson(given)
     if type(given) in readers:
         return readers[type(given)](given)
     if isinstance(given, Mapping) and "wkb" in given:  # GEOMETRY of Spark
@@ -278,14 +280,14 @@ def _with_lines(shapely: Any, shape: Any, change: Callable[[NDArray[np.float64]]
 
 
 def from_geojson(geometry: Any) -> bytes | None:
-    """A geometry of GeoJSON as WKB; null as null."""
+    """A geometry of GeoJSON as WKB, or as its text if it is none, for `read` to say why; null as null."""
     if geometry is None:
         return None
-    shapely = shapely_module()
+    shapely, text = shapely_module(), json.dumps(geometry)
     try:
-        wkb: bytes = shapely.to_wkb(shapely.from_geojson(json.dumps(geometry)))
-    except shapely.errors.ShapelyError as error:
-        raise ValueError(str(error)) from error
+        wkb: bytes = shapely.to_wkb(shapely.from_geojson(text))
+    except shapely.errors.ShapelyError:
+        return text.encode()
     return wkb
 
 

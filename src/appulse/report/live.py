@@ -31,6 +31,7 @@ __all__ = ["BINS", "MOST_THINGS", "Shown", "outlines_of", "place_columns"]
 
 #: Of the histogram of probabilities.
 BINS = 20
+_POLE = 90.0  # degrees
 MOST_EVENTS, MOST_REJECTS, MOST_THINGS, MOST_FENCES = 60, 10, 2_000, 5_000
 _TIMES = ("time", "closest_time", "end", "left_time", "right_time", "start")
 _FACTS = (("distance", "{:.4g}{}"), ("closest_distance", "{:.4g}{}"), ("seconds_within", "{:.0f} s within"))
@@ -137,7 +138,10 @@ class Shown:
         if found is None:
             return []
         keys, (x, y, error) = found
-        last = {key: i for i, key in enumerate(keys) if key is not None and np.isfinite(x[i]) and np.isfinite(y[i])}
+        there = np.isfinite(x) & np.isfinite(y)
+        if isinstance(stream.value, Position):
+            there &= np.abs(y) <= _POLE  # other rows are rejects
+        last = {key: i for i, key in enumerate(keys) if key is not None and there[i]}
         at = list(last.values())[-MOST_THINGS:]
         place = [str(one.name) for one in self.streams].index(str(stream.name))
         columns = rounded(x[at], 8), rounded(y[at], 8), rounded(error[at], 4)
