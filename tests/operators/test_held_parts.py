@@ -171,3 +171,19 @@ def test_a_push_looks_at_few_of_the_rows_of_two_streams(monkeypatch: pytest.Monk
         call.push(left=_rows(10, begin, 1, 70.0), right=_rows(10, begin, 2, 70.0))
     assert len(cast("Any", call._engine).bucket.held) > 9_000
     assert 0 < looked[0] < 1_000
+
+
+def test_rows_that_leave_are_found_by_time_unless_late_ones_are_held() -> None:
+    asked: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "fewer_than": 3, "window": "5 seconds"}
+    call = ap.Outliers(ap.Stream(None, **_SIDE, lateness="9 seconds"), **asked)
+    looked = []
+    for push, t in enumerate((1.0, 2.0, 3.0, 0.5, 4.0, 12.0, 13.0, 14.0, 40.0, 41.0)):
+        call.push(_rows(1, push, 1, 4.0).set_column(1, "t", pa.array([t])))
+        (store,) = cast("Any", call._engine).bucket.operator._stores
+        some = store.between(int(3e6), int(16e6))
+        wanted = [i for i, own in enumerate(store.time.view.tolist()) if 3e6 <= own < 16e6]
+        assert set(wanted) <= set(range(some.start, some.stop))
+        looked.append(some.stop - some.start == len(wanted))
+    assert looked[2]
+    assert not any(looked[3:5])
+    assert looked[-1]

@@ -170,8 +170,10 @@ class JoinWindows:
             return NO_ANSWERS
         found = []
         for own, (store, window) in enumerate(zip(self._stores, self._windows.tolist(), strict=False)):
-            over = store.time.view + window
-            gone = np.flatnonzero((over >= self.past) & (over < frontier) & (store.group.view != GONE))
+            some = store.between(max(_NEVER, self.past - window), frontier - window)
+            over = store.time.view[some] + window
+            leave = (over >= self.past) & (over < frontier) & (store.group.view[some] != GONE)
+            gone = some.start + np.flatnonzero(leave)
             found.append(self.partners.leave(int(self._stream_of[own]), store, self._spoken_for(own, gone)))
         self.past = max(self.past, frontier)
         return self._left(self.partners.answers(found))

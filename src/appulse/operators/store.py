@@ -108,6 +108,7 @@ class WindowBuffer:
         self.samples, self.weights, self.key = Arena(np.float64), Arena(np.float64), Arena(np.uint8)
         self.base = 0  # rows dropped so far: position + base never changes
         self.linked = 0  # rows in the index
+        self._looked = self._late = 0  # rows whose times were looked at, and up to the last that is behind another
         self.arrived = 0  # rows that ever came
         self._kept = 0  # rows after the last `keep`
         self._index, self._epsilon, self._spare = index, epsilon, max(0.0, 1.0 / max(threshold, 1e-300) - 1.0)
@@ -248,6 +249,17 @@ class WindowBuffer:
             self.counts.data[new, 0] = 1.0
         if self.margin is not None:
             self.margin.data[new] = 0.0 if objects.margin is None else objects.margin
+
+    def between(self, since: int, until: int) -> slice:
+        """Where all rows are of times from ``since`` to before ``until``, and perhaps others."""
+        time = self.time.view
+        fresh = time[max(0, self._looked - self.base - 1) :]
+        if (fresh[1:] < fresh[:-1]).any():
+            self._late = self.base + len(self)
+        self._looked = self.base + len(self)
+        if self._late > self.base:
+            return slice(0, len(self))
+        return slice(int(time.searchsorted(since)), int(time.searchsorted(until)))
 
     def drop_before(self, rank: int) -> int:
         """Forget rows of the front of lesser rank; how many."""
