@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +17,6 @@ from examples.data_folder import data_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -29,6 +31,7 @@ settings.load_profile("quick")
 
 
 HIDDEN = "without data"
+_TESTS = Path(__file__).parent
 _ON_SPARK = "on spark"
 
 # The session of the tests plans hundreds of queries over few rows each, and most of its time went into compiling what
@@ -47,6 +50,33 @@ FEW_ROWS: dict[str, str | bool] = {
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "data: looks for real data; passes or skips where there is none")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Collect without the garbage collector, which would look through all modules dozens of times, and find nothing.
+
+    What there is by then lives as long as the process: later collections pass over it.
+    """
+    gc.disable()
+    try:
+        _import_tests(session.config)
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _import_tests(config: pytest.Config) -> None:
+    """Have each of several processes import all tests from another one on: what one has compiled, the others load."""
+    worker: dict[str, Any] = getattr(config, "workerinput", {})
+    if not worker or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    files = sorted(_TESTS.rglob("test_*.py"))
+    first = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    for file in files[first:] + files[:first]:
+        with suppress(Exception, pytest.skip.Exception):  # which the collection meets again, and reports
+            import_module(".".join(file.relative_to(_TESTS.parent).with_suffix("").parts))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
