@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
+from appulse.engines.saving import clocks, set_clocks
 from appulse.errors import LateRows
 from appulse.model.strings import Bytes
 from appulse.windows.future import FutureGuard
@@ -87,6 +89,37 @@ def test_a_slow_stream_has_no_row_from_the_future() -> None:
     known = guard()
     chance = np.random.default_rng(5)
     for i, at in enumerate(np.cumsum(chance.exponential(4 * 3600, 500)).tolist()):
+        found, known = judged(known, [(at, f"quake {i}")])
+        assert found == []
+
+
+@pytest.mark.parametrize("size", [1, 10, 1000])
+@pytest.mark.parametrize("at", [0, 1, 60], ids=["first", "second", "late"])
+def test_a_clock_reset_to_1970_lets_no_other_clock_go_ahead(at: int, size: int) -> None:
+    start = 1_700_000_000.0
+    rows = [(start + i, f"k{i % 7}") for i in range(80)]
+    ahead = [(start + 86_400.0, "bad"), (start + 120_000.0, "worse")]
+    rows = [*rows[:at], (0.0, "reset"), *rows[at:60], *ahead, *rows[60:]]
+    known, refused = guard(), []
+    for begin in range(0, len(rows), size):
+        found, known = judged(known, rows[begin : begin + size])
+        refused += [rows[begin + i][1] for i in found]
+    assert refused == ["bad", "worse"]
+    assert known.newest == round((start + 79) * SECOND)
+
+
+def test_rows_behind_the_newest_are_not_from_the_future_beside_rows_of_1970() -> None:
+    start = 1_700_000_000.0
+    known = judged(guard(), [(start + at, key) for at, key in STEADY])[1]
+    rows = [(0.0, "reset"), (1.0, "reset"), (start + 86_400.0, "bad"), (start + 98.0, "k1"), (start + 99.0, "k1")]
+    assert judged(known, rows)[0] == [2]
+
+
+def test_a_slow_stream_with_a_clock_reset_to_1970_has_no_row_from_the_future() -> None:
+    chance = np.random.default_rng(5)
+    times = 1.7e9 + np.cumsum(chance.exponential(4 * 3600, 500))
+    known = judged(guard(), [(0.0, "reset")])[1]
+    for i, at in enumerate(times.tolist()):
         found, known = judged(known, [(at, f"quake {i}")])
         assert found == []
 
@@ -239,6 +272,25 @@ def test_a_few_late_rows_are_not_announced() -> None:
 def stamped_later(table: pa.Table, n: int) -> pa.Table:
     later = pa.array(np.asarray(table["t"])[:n] + 1_900.0)
     return table.slice(0, n).set_column(table.schema.get_field_index("t"), "t", later)
+
+
+def test_a_saved_guard_goes_on_as_if_it_had_not_been_saved() -> None:
+    rows = [(0.0, "reset"), *((1.7e9 + i, f"k{i % 7}") for i in range(50)), (1.7e9 + 86_400.0, "bad")]
+    table = pa.table({"id": [key for _, key in rows], "t": [at for at, _ in rows], "x": [0.0] * len(rows)})
+    join = ap.SimilarityJoin(stream(), **JOIN)
+    join.push(table)
+    saved = json.loads(json.dumps(clocks(join._engine)))
+    other = ap.SimilarityJoin(stream(), **JOIN)
+    other.push(table.slice(1, 2))
+    set_clocks(other._engine, saved)
+    assert clocks(other._engine) == clocks(join._engine)
+    assert json.loads(json.dumps(clocks(other._engine))) == saved
+    other.push(pa.table({"id": ["worse"], "t": [1.7e9 + 120_000.0], "x": [0.0]}))
+    assert reasons(other.rejects()) == {"future": 1}
+    for guard_of_before in saved["guards"]:
+        del guard_of_before["longest"]
+    set_clocks(other._engine, saved)
+    assert [known["longest"] for known in clocks(other._engine)["guards"]] == [()]
 
 
 def test_tables_have_no_future() -> None:

@@ -82,8 +82,12 @@ def set_clocks(engine: Any, known: Mapping[str, Any]) -> None:
         return
     set_clock(engine.bucket.clock, known["clock"])
     engine.bucket.complete = known["complete"]
-    guards = [{**guard, "refused": tuple(guard["refused"]) if guard["refused"] else None} for guard in known["guards"]]
-    engine.arrivals.guards = [FutureGuard(**guard) for guard in guards]
+    engine.arrivals.guards = [_guard(guard) for guard in known["guards"]]
+
+
+def _guard(known: Mapping[str, Any]) -> FutureGuard:
+    refused, longest = known["refused"], known.get("longest", ())  # which earlier versions did not save
+    return FutureGuard(**{**known, "refused": tuple(refused) if refused else None, "longest": tuple(longest)})
 
 
 def needed_from(engine: Any) -> int | None:

@@ -8,6 +8,9 @@ or if a pause of more than ``ahead`` parts it from all rows before it. Four kind
 * those that a second key confirms; of a stream with a single key, a second row;
 * those of a stream that is slow: a pause of up to 20 of its mean pauses; and
 * those of a key that speaks alone, from its eighth row on: where most rows of a batch are its own.
+
+A clock that was reset to 1970 says nothing of pauses: rows behind the newest have none, and of the pauses of a stream
+up to three that are far longer than the others do not count.
 """
 
 from __future__ import annotations
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 
 # A slow stream's rows may come this many of its mean pauses after the others.
 _PAUSES = 20
+# So many pauses that are themselves that much longer than the others do not count, where at least so many others do.
+_LONGEST = 3
+_FEWEST = 8
 # A key that speaks alone is believed from so many rows on.
 _ALONE = 8
 _OTHERS = "all other rows"
@@ -92,8 +98,9 @@ class FutureGuard:
     key: int = 0  # of the newest row
     runner_up: int = MIN_TIME  # the newest time of any other key
     moves: int = 0  # how often the newest time moved on
-    first: int = MIN_TIME
+    first: int = MIN_TIME  # the oldest time of the first rows
     refused: tuple[int, int, int] | None = None  # time and key of rows that another key may yet confirm; how many
+    longest: tuple[int, ...] = ()  # pauses of more than ``ahead`` between newest times: a few
 
     def judge(self, time: NDArray[np.int64], key: Bytes, now: int | None = None) -> tuple[Judged, FutureGuard]:
         """Which rows are from the future, and what is known after them; ``now`` is by default this machine's."""
@@ -122,14 +129,13 @@ class FutureGuard:
         key_numbers(key.offsets, key.data, keys)
         judged = self._apart(time, keys, now)
         if len(judged) == 0:
-            return judged, after
+            return judged, replace(after, longest=self._longest(np.unique(time)))
         last = int(judged.rows[-1])  # the least ahead of them: the likeliest to be confirmed
         kept = np.setdiff1d(np.arange(len(time)), judged.rows)
         alone = self.refused is not None and self.refused[1] == keys[last] and len(kept) == 0
         count = int((keys[judged.rows] == keys[last]).sum()) + (self.refused[2] if alone and self.refused else 0)
-        return judged, replace(
-            self._with(time[kept], key.take(kept)), refused=(int(time[last]), int(keys[last]), count)
-        )
+        longest, refused = self._longest(np.unique(time[kept])), (int(time[last]), int(keys[last]), count)
+        return judged, replace(self._with(time[kept], key.take(kept)), refused=refused, longest=longest)
 
     def _with(self, time: NDArray[np.int64], key: Bytes) -> FutureGuard:
         """With rows that are in order."""
@@ -156,9 +162,9 @@ class FutureGuard:
         if self.ahead is None:
             return self
         newest, number, runner_up, moves = known
-        first = least if self.first == MIN_TIME else min(self.first, least)
+        first = least if self.first == MIN_TIME else self.first
         refused = None if self.refused is not None and self.refused[0] <= newest else self.refused
-        return FutureGuard(self.ahead, self.wall, newest, number, runner_up, moves, first, refused)
+        return FutureGuard(self.ahead, self.wall, newest, number, runner_up, moves, first, refused, self.longest)
 
     def _apart(self, time: NDArray[np.int64], keys: NDArray[np.int64], now: int | None) -> Judged:
         """Rows that a long pause parts from all before them, and that no second key confirms."""
@@ -176,6 +182,8 @@ class FutureGuard:
         begin = 0
         for end in ends.tolist():
             part = order[begin : end + 1]
+            if int(times[part[-1]]) <= self.newest:
+                break
             begin, voucher = end + 1, int(times[order[end + 1]])
             pause = int(times[part[-1]]) - voucher
             several = len(part) > 1 if one_key else len(np.unique(numbers[part])) > 1
@@ -190,9 +198,22 @@ class FutureGuard:
 
     def _usual(self, ticks: NDArray[np.int64], until: int) -> float:
         """How long a pause is nothing special, by the pauses there were until a time; ``ticks`` are this batch's."""
-        new = np.searchsorted(ticks, until, "right") - np.searchsorted(ticks, self.newest, "right")
-        pauses = self.moves + max(0, int(new)) - 1
+        ticks = np.union1d(ticks[ticks <= until], until)
+        pauses = self.moves + len(ticks) - int(np.searchsorted(ticks, self.newest, "right")) - 1
         if pauses < 1:
             return np.inf
-        first = int(ticks[0]) if self.first == MIN_TIME else min(self.first, int(ticks[0]))
-        return _PAUSES * (until - first) / pauses
+        passed = until - (int(ticks[0]) if self.first == MIN_TIME else self.first)
+        for pause in reversed(self._longest(ticks)):
+            if pauses <= _FEWEST or pause * (pauses - 1) <= _PAUSES * (passed - pause):
+                break
+            passed, pauses = passed - pause, pauses - 1
+        return _PAUSES * passed / pauses
+
+    def _longest(self, ticks: NDArray[np.int64]) -> tuple[int, ...]:
+        """The longest pauses between newest times, with those of a batch; the longest comes last."""
+        assert self.ahead is not None  # noqa: S101 - else nothing is judged
+        new = ticks[np.searchsorted(ticks, self.newest, "right") :]
+        known = [self.newest] if self.newest > MIN_TIME else []
+        found = np.diff(np.concatenate([np.array(known, np.int64), new]))
+        found = np.sort(np.concatenate([np.array(self.longest, np.int64), found[found > self.ahead]]))
+        return tuple(found[-_LONGEST:].tolist())
