@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise, product
+from time import process_time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +16,12 @@ from hypothesis import strategies as st
 from scipy.stats import binom, poisson_binom
 
 from appulse.kernels import poisson_binomial as kernel
+from appulse.kernels.cumulants import LEAST_VARIANCE, add_cumulants, nearly
 from appulse.windows.definitions import METHODS
 from tests.helpers import naive
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hypothesis.strategies import DrawFn
     from numpy.typing import NDArray
@@ -126,6 +129,32 @@ def test_long_curves_are_those_of_scipy(n: int, size: int) -> None:
     assert np.abs(found - _curves(exist, size)).max() <= CLOSE
     for row in range(0, n - 1, n // 7):
         assert abs(found[row] - poisson_binom.cdf(size - 1, exist[row + 1 :])) <= CLOSE
+
+
+@pytest.mark.parametrize("n", [400, 3000, 20_000])
+def test_few_cumulants_are_as_near_as_they_say(n: int) -> None:
+    """A hundredth of it, and less, whatever rows there are: nearly certain ones, and hardly any."""
+    rng, worst, seen = np.random.default_rng(n), 0.0, 0
+    for exist in (
+        rng.uniform(0.0, 1.0, n),
+        np.full(n, 0.5),
+        np.where(rng.random(n) < 0.5, 0.999, 0.3),
+        rng.beta(0.1, 5.0, n),
+        rng.beta(9.0, 0.5, n),
+        rng.choice([0.01, 0.211, 0.789, 1.0], n),
+    ):
+        three = kernel.sums(exist)[-1]
+        if three[1] < LEAST_VARIANCE:
+            continue
+        more = np.zeros(3)
+        add_cumulants(exist, 0, n, 1.0, more)
+        chance, low = kernel.absent_pmf(exist)
+        upto = np.cumsum(chance[::-1])  # of the fewest rows that exist on
+        for k in range(0, len(chance), 1 + len(chance) // 100):
+            found, error = nearly(n - low - len(chance) + 1 + k, three, more)
+            worst, seen = max(worst, abs(found - upto[k]) / error), seen + 1
+    assert seen
+    assert worst < 0.05
 
 
 # --- approximations ---------------------------------------------------------------------------------------------
@@ -419,11 +448,12 @@ def test_the_rows_a_cap_takes_are_counted() -> None:
     assert _evict([one_tick], _Rule(2, 0.99, max_rows=3)) == ([[3] * 6], 2)
 
 
+@pytest.mark.parametrize("size", [60, 700])  # of few rows, and of so many that their cumulants decide
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999999])
-def test_long_windows_are_the_shortest_suffixes_that_suffice(confidence: float) -> None:
+def test_long_windows_are_the_shortest_suffixes_that_suffice(confidence: float, size: int) -> None:
     """Eq. 4: the fewest newest rows of which ``size`` exist with the confidence; all at once, or in calls."""
     rng = np.random.default_rng(11)
-    n, size = 1200, 60
+    n = 1200 + size
     exist = rng.choice([0.3, 0.5, 0.77, 0.9, 1.0, 1e-9], n)
     found = _evict([_one_by_one(exist.tolist())], _Rule(size, confidence))[0][0]
     for newest in range(0, n, 3):
@@ -438,3 +468,22 @@ def test_long_windows_are_the_shortest_suffixes_that_suffice(confidence: float) 
         pieces += [base + floor for floor in floors]
         base, begin = pieces[-1], end
     assert pieces == found
+
+
+def test_few_rows_more_do_not_go_through_a_long_window() -> None:
+    """To find which rows leave it takes hardly longer than the chances of all numbers of absent rows."""
+    exist = np.random.default_rng(3).uniform(0.5, 1.0, 40_000)
+    n = len(exist)
+    first, fresh, floor = np.array([0, n]), np.array([n - 10]), np.empty(n, np.int64)
+    ticks, rule = kernel.Ticks(first, fresh, np.ones(n, bool)), kernel.CountRule(28_000, 0.9, 0.0, UNCAPPED, 0)
+
+    def least(call: Callable[[], object]) -> float:
+        taken = []
+        for _ in range(5):
+            begin = process_time()
+            call()
+            taken.append(process_time() - begin)
+        return min(taken)
+
+    assert least(partial(kernel.evict, ticks, exist, rule, floor)) < 3 * least(partial(kernel.absent_pmf, exist))
+    assert 0 < floor[-1] < n - 28_000

@@ -303,6 +303,35 @@ def thread(
                 tail[g, s] = NONE
 
 
+@exact_kernel
+def rows_of(head: Ints, following: Ints, asked: Ints, begin: int, window: Ints) -> tuple[Ints, Ints, Ints]:
+    """The rows of windows, and then those from ``begin`` on, which are on no list: the ``window[i]``-th of those asked.
+
+    Returns the rows, where those of each window begin, and how many of them are on its list.
+    """
+    first, count = np.zeros(asked.shape[0] + 1, np.int64), np.zeros(asked.shape[0], np.int64)
+    for w in window:
+        first[w + 1] += 1
+    for w in range(asked.shape[0]):
+        at = head[asked[w]]
+        while at != NONE:
+            count[w] += 1
+            at = following[at]
+        first[w + 1] += first[w] + count[w]
+    rows = np.empty(first[-1], np.int64)
+    end = first[:-1].copy()
+    for w in range(asked.shape[0]):
+        at = head[asked[w]]
+        while at != NONE:
+            rows[end[w]] = at
+            end[w] += 1
+            at = following[at]
+    for i in range(window.shape[0]):
+        rows[end[window[i]]] = begin + i
+        end[window[i]] += 1
+    return rows, first, count
+
+
 def no_block() -> int:
     """The block of a group before its first tick."""
     return _NO_BLOCK

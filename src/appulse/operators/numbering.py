@@ -303,16 +303,10 @@ class Sequencer:
 
     def _held_by(self, begin: int, groups: NDArray[np.int64]) -> _WindowContents:
         """The windows of some groups, with the rows they held and then those from ``begin`` on."""
-        window = self._group.view * self._streams + self._stream.view
-        touched = np.zeros(len(self._groups), bool)
-        touched[groups] = True
-        live = self._number.view[:begin] >= self._floor[self._group.view[:begin], self._stream.view[:begin]]
-        rows = np.append(np.flatnonzero(live & touched[self._group.view[:begin]]), np.arange(begin, len(window)))
-        rows = rows[np.argsort(window[rows], kind="stable")]
-        asked = (np.flatnonzero(touched)[:, None] * self._streams + np.arange(self._streams)).ravel()
-        first = np.searchsorted(window[rows], np.append(asked, END))
-        old = np.cumsum(np.append(0, rows < begin))
-        count = old[first[1:]] - old[first[:-1]]
+        asked = (np.unique(groups)[:, None] * self._streams + np.arange(self._streams)).ravel()
+        window = self._group.view[begin:] * self._streams + self._stream.view[begin:]
+        place = np.searchsorted(asked, window)
+        rows, first, count = kernels.rows_of(self._head.ravel(), self._following.view, asked, begin, place)
         group, stream = np.divmod(asked, self._streams)
         return _WindowContents(group, stream, self._next[group, stream] - count, first, count, rows)
 
@@ -325,10 +319,12 @@ class Sequencer:
         if self.rule.kind not in (kernels.UNCERTAIN_COUNT, kernels.UNCERTAIN_DELTA):
             return None, np.empty(0, np.int64)
         held = self._held_by(begin, np.unique(group))
-        rows, count = held.rows, np.diff(held.first)
-        tick_end = np.append(np.diff(self._tick.view[rows]) != 0, True)
-        tick_end[held.first[1:][count > 0] - 1] = True
-        floor = np.empty(len(rows), np.int64)
+        rows, many = held.rows, np.diff(held.first)
+        fresh = np.flatnonzero(rows >= begin)
+        tick = self._tick.view[rows[fresh]]
+        tick_end, floor = np.zeros(len(rows), bool), np.empty(len(rows), np.int64)
+        tick_end[fresh] = np.append(np.diff(tick) != 0, True)
+        tick_end[held.first[1:][many > 0] - 1] = True
         ticks = poisson_binomial.Ticks(held.first, held.count, tick_end)
         presence = None
         if self.rule.uncertain:
@@ -340,25 +336,25 @@ class Sequencer:
                 END if self.rule.max_rows is None else self.rule.max_rows,
                 self.rule.method,
             )
-            self.capped += self._evict(ticks, held, rule, floor)
+            self.capped += self._evict(ticks, held, presence.exist.values, rule, floor)
         else:
             first, values = gather_runs(self._values.begin, self._values.length, 0, self._values.values, rows)
             shares = gather_runs(self._shares.begin, self._shares.length, 0, self._shares.values, rows)[1]
             attributes = Attributes(first, values, shares, self._measure.view[rows])
             evict_far(ticks, self.rule.bound, self.rule.confidence, attributes, floor)
-        given, fresh = np.empty(len(self._number) - begin, np.int64), rows >= begin
-        given[rows[fresh] - begin] = (np.repeat(held.base, count) + floor)[fresh]
+        given = np.empty(len(fresh), np.int64)
+        given[rows[fresh] - begin] = held.base[np.searchsorted(held.first, fresh, side="right") - 1] + floor[fresh]
         return presence, given
 
     def _evict(
         self,
         ticks: poisson_binomial.Ticks,
         held: _WindowContents,
+        exist: NDArray[np.float64],
         rule: poisson_binomial.CountRule,
         floor: NDArray[np.int64],
     ) -> int:
         """Find the oldest row that each window keeps at each tick; how many rows went for the sake of the limit."""
-        exist = self._measure.view[held.rows]
         if not self.rule.bursts:
             return poisson_binomial.evict(ticks, exist, rule, floor)
         correlation = np.array(self.rule.bursts)[held.stream]
