@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.kernels.chains import LOOKED
+from appulse.kernels.chains import JOINED, LOOKED
 from appulse.operators import phenomena_within as operator
 from tests.helpers import sensing
 from tests.operators.test_phenomena import (
@@ -225,3 +225,19 @@ def test_a_reading_is_looked_at_with_few_others() -> None:
     held = call._engine.operator
     assert isinstance(held, operator.PhenomenaWithin)
     assert held.fields[b""].known.counts[LOOKED] < 50 * n
+
+
+@pytest.mark.parametrize("placed", [False, True])
+def test_a_region_that_changes_is_found_anew_with_few_others(placed: bool) -> None:
+    """Of 500 regions of two sensors one comes or goes in each tick: for each, all chains were joined anew."""
+    pairs = 500
+    sensor, level = np.arange(2 * pairs), np.repeat(np.arange(pairs), 2).astype(np.float64)
+    places = pa.table({"id": sensor, "x": 10.0 * level, "y": np.zeros(2 * pairs)})
+    where: dict[str, Any] = {"locations": places, "reach": 1.0} if placed else {}
+    call = ap.Phenomena(ap.Stream(None, key="id", time="t", value="v"), within=0.1, strength=1, span=pairs, **where)
+    call.push(pa.table({"id": sensor, "t": np.repeat(np.arange(pairs), 2), "v": level}))
+    call.push(pa.table({"id": sensor, "t": pairs + np.repeat(np.arange(pairs), 2), "v": level + 0.3}))
+    assert call._engine is not None
+    held = call._engine.operator
+    assert isinstance(held, operator.PhenomenaWithin)
+    assert held.fields[b""].known.counts[JOINED] < 10 * 2 * pairs

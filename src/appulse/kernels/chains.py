@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # and its first change in the tick.
 FIRST, PAST, REPLACED, TOUCHED, OPEN, CHANGE = range(2, 8)
 # Columns of a chain: the next of its sensor, by value (-1: the last), its phenomenon's slot (-1: none), the component
-# that it was part of when these were last found.
+# that it was part of when these were last found: the number of a chain of it.
 NEXT, SLOT, PART = range(3)
 # Its least and greatest value, the sum of what its readings lie above the least, and how many these are: the last two
 # are summed up when they are asked for.
@@ -35,9 +35,10 @@ UNKNOWN = -1.0
 # of readings within reach of it to either side.
 _PIECES = 4
 # Counters of chained readings, beside those of every field: chains ever used, unused ones among them, whether what
-# stands was brought from elsewhere, comparisons that are left for this tick, readings that were looked at.
-CHAINS, UNUSED, STALE, LEFT, LOOKED = range(8, 13)
-COUNTERS = 13
+# stands was brought from elsewhere, comparisons that are left for this tick, readings that were looked at, chains that
+# were put in regions.
+CHAINS, UNUSED, STALE, LEFT, LOOKED, JOINED = range(8, 14)
+COUNTERS = 14
 
 
 class Chained(NamedTuple):
@@ -522,7 +523,7 @@ def _move_chains(field: Chained, former: Chained, sensors: Ints) -> None:
     """Chains of a former field, and the phenomena they are of, numbered anew."""
     counts = field.counts
     counts[CHAINS] = counts[UNUSED] = counts[SLOTS] = counts[FREE] = 0
-    slots = np.full(former.counts[SLOTS], -1, np.int64)
+    slots, parts = np.full(former.counts[SLOTS], -1, np.int64), np.full(len(former.chains), -1, np.int64)
     for sensor in range(len(sensors)):
         fresh = sensors[sensor]
         if fresh == 0:
@@ -544,5 +545,8 @@ def _move_chains(field: Chained, former: Chained, sensors: Ints) -> None:
                 field.phenomena[to], field.reported[to] = former.phenomena[slot], former.reported[slot]
                 field.track[to] = former.track[slot]
             field.chains[at, SLOT] = slots[slot] if slot >= 0 else -1
-            field.chains[at, PART] = former.chains[chain, PART]
+            part = former.chains[chain, PART]
+            if part >= 0:
+                parts[part] = at if parts[part] < 0 else parts[part]
+                field.chains[at, PART] = parts[part]
             chain = former.chains[chain, NEXT]

@@ -15,6 +15,7 @@ from appulse.kernels.chains import (
     COUNT,
     FIRST,
     HIGH,
+    JOINED,
     LOW,
     NEXT,
     OPEN,
@@ -28,6 +29,7 @@ from appulse.kernels.chains import (
     drop,
     is_in,
     judge,
+    near,
     sum_up,
     take_in,
 )
@@ -56,6 +58,10 @@ from appulse.kernels.jit import exact_kernel
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Floats, Ints, Whole
     from appulse.kernels.identities import Criteria, Events, Place
+
+
+# Sensors of new chains up to which it is looked for what these are near.
+_FEW = 32
 
 
 class ValuedReadings(NamedTuple):
@@ -109,13 +115,15 @@ def observe_within(
 
 @exact_kernel
 def _settled(field: Chained, place: Place, order: Ints, criteria: Criteria, reach: float, events: Events) -> bool:
-    """Find all regions anew and report what became of them; False without room, having changed nothing."""
-    chains, owner = _in_order(field, order)
+    """Find regions that may be others anew, and report what became of them; False without room, nothing changed."""
+    some, changed = _changed(field, place, order, reach)
+    chains, owner = _in_order(field, some, changed)
+    field.counts[JOINED] += len(chains)
     part = _parts(field, place, chains, owner, reach)
-    component = part.copy()
+    component = _named(chains, part)
     first, members = _large_enough(part, owner, criteria.least)
-    old, old_first, old_members = _stood(field, order)
-    pairs, shared = _shared(field, order, chains, part, len(first) - 1, reach)
+    old, old_first, old_members = _stood(field, some, changed)
+    pairs, shared = _shared(field, some, chains, part, len(first) - 1, reach)
     if (
         events.counts[EVENTS] + len(first) + len(old) >= len(events.time)
         or events.counts[MEMBERS] + len(members) + len(old_members) > len(events.members)
@@ -142,27 +150,75 @@ def _settled(field: Chained, place: Place, order: Ints, criteria: Criteria, reac
             heir = field.phenomena[slots[one], PLACE]
             stays = 0 <= heir < len(old) and old[heir] == slots[one]
             mine = members[first[one] : first[one + 1]]
-            some = by_part[np.searchsorted(part_of, one) : np.searchsorted(part_of, one, side="right")]
+            own = by_part[np.searchsorted(part_of, one) : np.searchsorted(part_of, one, side="right")]
             low = events.counts[MEMBERS]
             _report_members(mine, events)
             if not stays:
-                report_others(field, Lineage(old, slots, pairs[some], shared[some]), one, events, split=True)
+                report_others(field, Lineage(old, slots, pairs[own], shared[own]), one, events, split=True)
             move_on(field, place, slots[one], low, events)
             field.reported[slots[one]] = mean[one]
             close(field, _bits(mean[one]), slots[one], MOVES if stays else APPEARS, events)
         else:
             i = one - len(slots)
             _report_members(old_members[old_first[i] : old_first[i + 1]], events)
-            some = np.arange(np.searchsorted(pairs, i * len(slots)), np.searchsorted(pairs, (i + 1) * len(slots)))
-            report_others(field, Lineage(old, slots, pairs[some], shared[some]), i, events, split=False)
+            own = np.arange(np.searchsorted(pairs, i * len(slots)), np.searchsorted(pairs, (i + 1) * len(slots)))
+            report_others(field, Lineage(old, slots, pairs[own], shared[own]), i, events, split=False)
             give_up(field, old[i], _bits(field.reported[old[i]]), events)
-    _settle(field, order, chains, component, part, slots)
+    _settle(field, some, chains, component, part, slots)
     return True
 
 
 @exact_kernel
-def _in_order(field: Chained, order: Ints) -> tuple[Ints, Ints]:
-    """All chains in the order of (sensor, value), and their sensors."""
+def _changed(field: Chained, place: Place, order: Ints, reach: float) -> tuple[Ints, Flags]:
+    """Which components may have changed, by their numbers, and the sensors with chains in these, in their order.
+
+    They are those that lost a chain, and those that a new one is near. Of many new ones, all are.
+    """
+    replaced = order[field.sensors[order, REPLACED] == field.counts[TICK]]
+    if len(replaced) > _FEW:
+        return order, np.ones(len(field.chains), np.bool_)
+    changed = np.zeros(len(field.chains), np.bool_)
+    everyone = len(place.near_first) == 0
+    for sensor in replaced:
+        chain = field.sensors[sensor, PAST]
+        while chain >= 0:
+            if field.chains[chain, PART] >= 0:
+                changed[field.chains[chain, PART]] = True
+            chain = field.chains[chain, NEXT]
+        begin = 0 if everyone else place.near_first[sensor]
+        end = len(field.sensors) if everyone else place.near_first[sensor + 1]
+        for k in range(begin, end):
+            other = field.sensors[k if everyone else place.near[k], FIRST]
+            while other >= 0:
+                part, low, high = field.chains[other, PART], field.bounds[other, LOW], field.bounds[other, HIGH]
+                chain = -1 if part < 0 or changed[part] else field.sensors[sensor, FIRST]
+                while chain >= 0:
+                    changed[part] |= near(low, high, field.bounds[chain, LOW], field.bounds[chain, HIGH], reach)
+                    chain = field.chains[chain, NEXT]
+                other = field.chains[other, NEXT]
+    some = np.empty(len(order), np.int64)
+    n = 0
+    for sensor in order:
+        chain = field.sensors[sensor, FIRST]
+        found = field.sensors[sensor, REPLACED] == field.counts[TICK]
+        while chain >= 0 and not found:
+            found = _is_of(field, chain, changed)
+            chain = field.chains[chain, NEXT]
+        some[n] = sensor
+        n += found
+    return some[:n], changed
+
+
+@exact_kernel
+def _is_of(field: Chained, chain: Whole, changed: Flags) -> bool:
+    """Whether a chain is of a component that may have changed: new ones are of none."""
+    part = field.chains[chain, PART]
+    return bool(part < 0 or changed[part])
+
+
+@exact_kernel
+def _in_order(field: Chained, order: Ints, changed: Flags) -> tuple[Ints, Ints]:
+    """Chains of these sensors and components in the order of (sensor, value), and their sensors."""
     chains = np.empty(len(field.chains), np.int64)
     owner = np.empty(len(field.chains), np.int64)
     n = 0
@@ -170,7 +226,7 @@ def _in_order(field: Chained, order: Ints) -> tuple[Ints, Ints]:
         chain = field.sensors[sensor, FIRST]
         while chain >= 0:
             chains[n], owner[n] = chain, sensor
-            n += 1
+            n += _is_of(field, chain, changed)
             chain = field.chains[chain, NEXT]
     return chains[:n], owner[:n]
 
@@ -194,6 +250,17 @@ def _parts(field: Chained, place: Place, chains: Ints, owner: Ints, reach: float
             parts += 1
         part[i] = fresh[root]
     return part
+
+
+@exact_kernel
+def _named(chains: Ints, part: Ints) -> Ints:
+    """The component of each chain by the number of its first: no other one is known by that, now or later."""
+    first, parts = np.empty(len(part), np.int64), 0
+    for i in range(len(part)):
+        if part[i] == parts:
+            first[parts] = chains[i]
+            parts += 1
+    return first[part]
 
 
 @exact_kernel
@@ -308,7 +375,7 @@ def _past(field: Chained, sensor: Whole) -> Whole:
 
 
 @exact_kernel
-def _stood(field: Chained, order: Ints) -> tuple[Ints, Ints, Ints]:
+def _stood(field: Chained, order: Ints, changed: Flags) -> tuple[Ints, Ints, Ints]:
     """The slots of what stood before the tick, in the order of numbers; and the sensors of each, as in `_grouped`."""
     slot, owner = np.empty(len(field.chains), np.int64), np.empty(len(field.chains), np.int64)
     n = 0
@@ -316,7 +383,7 @@ def _stood(field: Chained, order: Ints) -> tuple[Ints, Ints, Ints]:
         chain = _past(field, sensor)
         while chain >= 0:
             slot[n], owner[n] = field.chains[chain, SLOT], sensor
-            n += 1
+            n += _is_of(field, chain, changed)
             chain = field.chains[chain, NEXT]
     slots, sensors = _each_once(slot[:n], owner[:n])
     old = np.unique(slots)
