@@ -85,6 +85,7 @@ def test_what_compiles_faster_finds_what_numba_finds() -> None:
 
 def test_a_part_that_cannot_be_compiled_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs in a process of its own."""
+    monkeypatch.setattr(warm, "available_cores", lambda: 1)
     monkeypatch.setattr(warm, "_PARTS", (len,))
     warm.compile_all()
     monkeypatch.setattr(warm, "_PARTS", (len, int))
