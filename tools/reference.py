@@ -96,6 +96,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "StorageError",
         "SwappedDimensions",
         "SwappedPlaces",
+        "TiedFiles",
     ),
 }
 

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
         StorageError,
         SwappedDimensions,
         SwappedPlaces,
+        TiedFiles,
     )
     from appulse.imputation.choosing import AutoImputer
     from appulse.imputation.dependencies import DifferentialDependency
@@ -158,6 +159,7 @@ _HOMES = {
         "StorageError",
         "SwappedDimensions",
         "SwappedPlaces",
+        "TiedFiles",
     ),
     "appulse.imputation.choosing": ("AutoImputer",),
     "appulse.imputation.dependencies": ("DifferentialDependency",),
@@ -294,6 +296,7 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "StorageError",
     "SwappedDimensions",
     "SwappedPlaces",
+    "TiedFiles",
 ]
 
 

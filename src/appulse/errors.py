@@ -12,7 +12,8 @@
     ├── StorageError    a disk is full, a path not writable       (also an OSError)
     └── NotBuilt        part of the contract that does not stand yet (also a NotImplementedError)
 
-Warnings beside it: CappedWindow, ExplodingOutput, GrownFile, LateRows, SwappedDimensions, SwappedPlaces.
+Warnings beside it: CappedWindow, ExplodingOutput, GrownFile, LateRows, SwappedDimensions, SwappedPlaces,
+TiedFiles.
 
 A message says what failed, what was there, and what to do next.
 """
@@ -49,6 +50,7 @@ __all__ = [
     "StorageError",
     "SwappedDimensions",
     "SwappedPlaces",
+    "TiedFiles",
     "bad_rows",
     "likely",
     "nearest",
@@ -256,6 +258,24 @@ def warn_swapped(would: int) -> None:
         f"None of the first rows lies in a region, and {would:,} would with latitude and longitude swapped. "
         "Check ap.Position(lat, lon), and that coordinates of regions are longitude, latitude.",
         SwappedPlaces,
+    )
+
+
+class TiedFiles(UserWarning):
+    """Files of a source have one date, so Spark may read them in any order, some files at a time.
+
+    Then rows of files that are read later can be late. Raise ``max_files_per_trigger`` or ``lateness``, or give the
+    files dates in their order.
+    """
+
+
+def warn_tied(files: int, place: str, source: str, most: int) -> None:
+    """Warn of files that are read in the order of their dates, and have the dates of others."""
+    warn(
+        f"{files:,} files of source {source!r} have the date of another file of {place}. Spark reads files of one date "
+        f"in the order of the folder, not of their names: with max_files_per_trigger = {most} rows may come late. "
+        "Raise max_files_per_trigger, give the files dates in their order (touch -d), or give more lateness.",
+        TiedFiles,
     )
 
 

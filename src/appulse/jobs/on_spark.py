@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlparse
 
 from appulse.api.replaying import MAX
-from appulse.errors import CheckpointError, JobError
+from appulse.connect.listing import Listing
+from appulse.errors import CheckpointError, JobError, warn_tied
 from appulse.jobs.feeding import Feeder
 from appulse.jobs.job import build, frame_of
-from appulse.jobs.sources import MqttTable, ReplayTable
+from appulse.jobs.sources import FilesTable, MqttTable, ReplayTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +50,8 @@ def run(
         raise JobError(f'{job.file} names no checkpoint. Add checkpoint = "folder" to it, or give --checkpoint.')
     job.check_folders(checkpoint)
     check_files(job, checkpoint)
+    if not Path(checkpoint, "offsets").exists():
+        warn_of_ties(job)
     feeder = _feeder(job, checkpoint)
     played = {} if feeder is None else feeder.folders
     if feeder is not None and (once or drain):
@@ -95,6 +100,27 @@ def check_files(job: Job, checkpoint: str) -> None:
                 "to go on; or start with a new checkpoint, and new folders for what the job writes, which reads all "
                 "files again."
             )
+
+
+def warn_of_ties(job: Job) -> None:
+    """Warn of files that Spark reads in several micro-batches, in any order: it sorts them by their dates alone."""
+    for name, source in job.table.sources.items():
+        if not isinstance(source, FilesTable) or source.format == "delta" or source.max_files_per_trigger is None:
+            continue
+        most = source.max_files_per_trigger
+        listing = Listing(job.place(source.path))
+        names, dates = listing.names(), []
+        for file in names:
+            with suppress(OSError):  # it has gone
+                dates.append(Path(listing.root, file).stat().st_mtime_ns // 1_000_000)  # in milliseconds, as Spark's
+        dates.sort()
+        tied, begin = 0, 0
+        for _, same in groupby(dates):
+            end = begin + len([*same])
+            tied += end - begin if begin // most != (end - 1) // most else 0
+            begin = end
+        if tied:
+            warn_tied(tied, listing.place, name, most)
 
 
 def _newest_file(source: Path) -> Path | None:
