@@ -27,6 +27,7 @@ def explain(
     """
     console = Console(stderr=json, highlight=False, soft_wrap=True)
     with errors_reported(console):
+        from appulse.connect.files import undecoded
         from appulse.jobs import load
         from appulse.jobs.by_hand import by_hand, dataset_of
         from appulse.jobs.resident_io import no_rows
@@ -35,19 +36,21 @@ def explain(
         call = by_hand(checked)
         data = checked.table.data
         places = {name: f"sources.{name}" for name in call.streams}
-        heads = {
-            name: dataset_of(checked, data[place], place).head(rows) if place in data else no_rows(checked, name)
-            for name, place in places.items()
-        }
+        read = {name: dataset_of(checked, data[place], place) for name, place in places.items() if place in data}
+        heads = {name: read[name].head(rows) if name in read else no_rows(checked, name) for name in places}
+        lost = {name: lines for name, files in read.items() if (lines := getattr(files, "unreadable", []))}
         call.push(**heads)
         call.drain()
         explanation = call.explain()
         refused = len(call.rejects())
     if json:
         found = dataclasses.asdict(explanation) | {"job": str(job), "rows": {n: len(t) for n, t in heads.items()}}
-        typer.echo(js.dumps(found | {"rejects": refused}))
+        undecodable = {name: {"lines": len(lines), "first": lines[0].detail} for name, lines in lost.items()}
+        typer.echo(js.dumps(found | {"rejects": refused, "undecoded": undecodable}))
         return
-    read = ", ".join(f"{len(table):,} of {name}" for name, table in heads.items())
+    looked = ", ".join(f"{len(table):,} of {name}" for name, table in heads.items())
     console.print(f"{job}: {explanation.call} into {checked.answers}", markup=False)
-    console.print(f"rows looked at: {read}; {refused:,} rejects", markup=False)
+    console.print(f"rows looked at: {looked}; {refused:,} rejects", markup=False)
+    for name, lines in lost.items():
+        console.print(f"{name}: {undecoded(lines)}", markup=False)
     console.print(str(explanation), markup=False)

@@ -27,7 +27,9 @@ from appulse.model.defects import NOT_DECODED
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-__all__ = ["Form", "LineFiles", "Rows", "read_files", "rows_of"]
+    from appulse.connect.patterns import Pattern
+
+__all__ = ["Form", "LineFiles", "Rows", "read_files", "rows_of", "undecoded"]
 
 #: Bytes that are read at once; JSON of one row is within.
 _BLOCK = 1 << 22
@@ -45,8 +47,9 @@ class Form:
     """What files are, and how their lines are read.
 
     ``names`` are those of the columns of CSV, in place of those in its first line; ``nulls`` is what stands for no
-    value there, in place of what Arrow takes for it. ``only`` says of a name whether such a column of Parquet or ORC is
-    read; None: all are.
+    value there, in place of what Arrow takes for it. ``times`` and ``dates`` are how such columns of CSV are written,
+    where a schema says which these are. ``only`` says of a name whether such a column of Parquet or ORC is read; None:
+    all are.
     """
 
     kind: str
@@ -56,6 +59,8 @@ class Form:
     quote: str = '"'
     escape: str = '"'
     nulls: tuple[str, ...] | None = None
+    times: Pattern | None = None
+    dates: Pattern | None = None
     encoding: str = "utf-8"
     multiline: bool = False
     only: Callable[[str], bool] | None = None
@@ -70,7 +75,10 @@ class Form:
         """The format as Arrow's data sets have it."""
         if self.kind != "csv":
             return self.kind
-        return ds.CsvFileFormat(parse_options=self.parsing, read_options=self.reading)
+        reading = self.reading
+        reading.encoding = self.encoding
+        scan = ds.CsvFragmentScanOptions(self.converting(None), reading)
+        return ds.CsvFileFormat(self.parsing, default_fragment_scan_options=scan)
 
     @property
     def parsing(self) -> pv.ParseOptions:
@@ -97,6 +105,12 @@ class Form:
         if schema is not None:
             known |= {"column_types": schema, "include_columns": schema.names, "include_missing_columns": True}
         return pv.ConvertOptions(**known)
+
+    def pattern(self, kind: pa.DataType) -> Pattern | None:
+        """How values of a type are written; None: as Arrow takes them."""
+        if pa.types.is_timestamp(kind) and kind.tz is not None:  # as of Spark's option, which is not for the others
+            return self.times
+        return self.dates if pa.types.is_date(kind) else None
 
     @property
     def dialect(self) -> dict[str, Any]:
@@ -145,6 +159,7 @@ class LineFiles:
 
     def __init__(self, files: Sequence[str], form: Form, schema: pa.Schema | None, where: str) -> None:
         self._files, self._form, self._known, self._where = files, form, schema, where
+        self.unreadable: list[Unreadable] = []  # lines that were no rows, of what was read last
 
     @property
     def schema(self) -> pa.Schema:
@@ -167,17 +182,19 @@ class LineFiles:
     def head(self, rows: int) -> pa.Table:
         """The first rows."""
         schema, found, count = self.schema, [], 0
+        self.unreadable = []
         for file in self._files:
             if count >= rows:
                 break
-            table = self._read([file], _HEAD).table
+            table, unreadable = self._read([file], _HEAD)
+            self.unreadable += unreadable
             found += [] if table is None else [table]
             count += 0 if table is None else len(table)
         return pa.concat_tables([schema.empty_table(), *found]).slice(0, rows)
 
     def to_table(self) -> pa.Table:
         """All rows."""
-        table = self._read(self._files).table
+        table, self.unreadable = self._read(self._files)
         return pa.table({}) if table is None else table
 
     def to_batches(self, columns: Sequence[str] | None = None) -> list[pa.RecordBatch]:
@@ -188,6 +205,12 @@ class LineFiles:
 
     def _read(self, files: Sequence[str], most: int | None = None) -> Rows:
         return read_files(files, self._form, self._known, self._where, most)
+
+
+def undecoded(lines: Sequence[Unreadable]) -> str:
+    """How many lines were no rows, and why the first was none."""
+    count = f"{len(lines):,} line{'s' * (len(lines) != 1)}"
+    return f"{count} could not be decoded, the first because of this: {lines[0].detail}"
 
 
 def rows_of(dataset: ds.Dataset) -> pa.Table:
@@ -297,13 +320,22 @@ class _Line(NamedTuple):
 
 
 def _csv(data: bytes, form: Form, schema: pa.Schema | None) -> pa.Table:
+    if schema is None:
+        return _typed_csv(data, form, None)
+    patterns = {name: one for name, kind in zip(schema.names, schema.types, strict=True) if (one := form.pattern(kind))}
+    read = pa.schema([field.with_type(pa.string()) if field.name in patterns else field for field in schema])
     try:
-        return _typed_csv(data, form, schema)
+        table = _typed_csv(data, form, read)
     except pa.ArrowInvalid:
         # Arrow takes texts without a zone for no time with one, where Spark takes them for UTC.
-        if schema is None or (naive := _without_zones(schema)) == schema:
+        if (naive := _without_zones(read)) == read:
             raise
-        return _typed_csv(data, form, naive).cast(schema)
+        table = _typed_csv(data, form, naive).cast(read)
+    columns = [
+        patterns[field.name].read(table[field.name], field.type) if field.name in patterns else table[field.name]
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def _typed_csv(data: bytes, form: Form, schema: pa.Schema | None) -> pa.Table:

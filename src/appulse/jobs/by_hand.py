@@ -9,9 +9,11 @@ import pyarrow.dataset as ds
 
 from appulse import api
 from appulse.connect.files import Form, LineFiles, rows_of
+from appulse.connect.patterns import Pattern
 from appulse.engines.options import Options
 from appulse.errors import JobError
 from appulse.jobs.fields import options_of
+from appulse.jobs.file_options import PATTERNS
 from appulse.jobs.files import are_parted, files_at
 from appulse.jobs.sources import NAMELESS, DataTable, SourceTable
 from appulse.model.ddl import columns_of
@@ -113,7 +115,7 @@ def read_files(job: Job, data: DataTable, where: str) -> pa.Table:
 
 
 def form_of(data: DataTable) -> Form:
-    """How files are read here, as Spark does with the same options; others than these change nothing here."""
+    """How files are read here, as Spark does with the same options; others have no effect here, see `file_options`."""
     given = {name.lower(): str(value) for name, value in options_of(data.options).items()}
     kind, encoding = _KINDS[data.format], given.get("encoding", given.get("charset", "utf-8"))
     multiline = given.get("multiline", "").lower() == "true"
@@ -138,9 +140,15 @@ def form_of(data: DataTable) -> Form:
         quote=given.get("quote", '"'),
         escape=given.get("escape", given.get("quote", '"')),
         nulls=("", null) if null or schema is not None else None,
+        times=_pattern(given, "timestampformat"),
+        dates=_pattern(given, "dateformat"),
         encoding=encoding,
         multiline=multiline,
     )
+
+
+def _pattern(given: dict[str, str], name: str) -> Pattern | None:
+    return Pattern.of(PATTERNS[name], given[name]) if name in given else None
 
 
 def _imputers(job: Job) -> dict[str, Any] | None:

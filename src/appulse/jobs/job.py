@@ -16,6 +16,7 @@ from appulse.jobs.apart import not_apart
 from appulse.jobs.checked import Job, refusal
 from appulse.jobs.checking import problems_with_columns
 from appulse.jobs.fields import options_of
+from appulse.jobs.file_options import problems_with_options
 from appulse.jobs.in_process import only_on_spark
 from appulse.jobs.problems import Problem, problems_of
 from appulse.jobs.sources import NAMELESS, FilesTable, MqttTable, ReplayTable, SourceTable, TopicsTable
@@ -122,7 +123,8 @@ def _read(path: Path) -> tuple[Job | None, list[Problem]]:
     except ValidationError as failure:
         return None, problems_of(failure, given)
     here = only_on_spark(job) if job.table.engine == "local" else []
-    return job, not_apart(job.table, job.place) or here or problems_with_columns(job)
+    wrong = not_apart(job.table, job.place) or here
+    return job, wrong or [*problems_with_options(job), *problems_with_columns(job)]
 
 
 def _imputers(job: Job, spark: SparkSession) -> dict[str, Any] | None:

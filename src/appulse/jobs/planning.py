@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from appulse.api.planning import in_order, planned, some_of
-from appulse.engines.planning import Plan
+from appulse.connect.files import undecoded
 from appulse.errors import JobError, nearest
 from appulse.jobs.by_hand import by_hand, dataset_of, is_read_here
 from appulse.jobs.files import files_at
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.connect.files import LineFiles
+    from appulse.connect.source import Unreadable
+    from appulse.engines.planning import Plan
     from appulse.jobs.job import Job
     from appulse.model.stream import Stream
 
@@ -57,7 +60,8 @@ def plan_job(
     plan = planned(by_hand(job), files, rate=rate, memory=memory, cores=cores, engine=engine, speed=speed)
     if limits is not None and limits.state_rows is not None and plan.state_rows > limits.state_rows:
         plan = plan.refused(f"it holds {plan.state_rows:,} rows, and [limits] has state_rows = {limits.state_rows:,}")
-    return plan.named(job.table.operator)
+    lost = tuple(f"{name}: {undecoded(lines)}" for name, lines in files.unreadable.items())
+    return replace(plan.named(job.table.operator), notes=(*plan.notes, *lost))
 
 
 def untried(job: Job) -> list[str]:
@@ -70,7 +74,12 @@ def _has_rows(job: Job, name: str) -> bool:
     data = job.table.data.get(where)
     if data is None or not is_read_here(job, data):
         return False
-    return len(dataset_of(job, data, where).head(1)) > 0
+    try:
+        return len(dataset_of(job, data, where).head(1)) > 0
+    except JobError:  # Spark may read them
+        if job.table.engine == "local":
+            raise
+        return False
 
 
 def _speed(job: Job) -> float:
@@ -90,6 +99,7 @@ class _Files:
         self._streams: dict[str, Stream] = dict(zip(sources, job.table.streams(), strict=True))
         self._parts: dict[str, list[_Part]] = {}
         self.times: dict[str, NDArray[np.int64]] = {}
+        self.unreadable: dict[str, list[Unreadable]] = {}  # lines that are no rows
         for name, stream in self._streams.items():
             data = _dataset(job, name, samples.get(name))
             if stream.time not in data.schema.names:
@@ -97,7 +107,9 @@ class _Files:
                     f"sources.{name}: its files have no column {stream.time!r}."
                     f"{nearest(stream.time, data.schema.names)}"
                 )
-            self._parts[name], self.times[name] = _times(data, stream)
+            self._parts[name], self.times[name], lost = _times(data, stream)
+            if lost:
+                self.unreadable[name] = lost
         self.batch = max((one for one in map(self._batch, sources.items()) if one), default=None)
 
     def _batch(self, source: tuple[str, Any]) -> int | None:
@@ -161,12 +173,15 @@ def _dataset(job: Job, name: str, sample: Path | None) -> ds.Dataset | LineFiles
         raise JobError(f"--sample {name}: {sample} cannot be read: {error}") from error
 
 
-def _times(data: ds.Dataset | LineFiles, stream: Stream) -> tuple[list[_Part], NDArray[np.int64]]:
-    """The files of a source as far as their times are read, and these in order."""
-    parts, found, count = [], [], 0
+def _times(data: ds.Dataset | LineFiles, stream: Stream) -> tuple[list[_Part], NDArray[np.int64], list[Unreadable]]:
+    """The files of a source as far as their times are read, these in order, and lines that are no rows."""
+    parts, found, count, rows = [], [], 0, 0
+    lost: list[Unreadable] = []
     for fragment in data.get_fragments():
         own = [_micros(batch.column(stream.time), stream) for batch in fragment.to_batches(columns=[stream.time])]
         micros = np.concatenate([np.zeros(0, np.int64), *own])
+        lost += getattr(fragment, "unreadable", [])
+        rows += len(micros)
         micros = micros[micros < _NEVER]
         if len(micros):
             parts.append(_Part(fragment, int(micros.min()), int(micros.max())))
@@ -175,8 +190,10 @@ def _times(data: ds.Dataset | LineFiles, stream: Stream) -> tuple[list[_Part], N
         if count >= _MOST_TIMES:
             break
     if not parts:
-        raise JobError(f"The files of stream {stream.name!r} have no rows: nothing can be tried.")
-    return parts, np.sort(np.concatenate(found))
+        have = f"{rows:,} rows, none of which has a time in {stream.time!r}" if rows else "no rows"
+        why = f" {undecoded(lost)}." if lost else ""
+        raise JobError(f"The files of stream {stream.name!r} have {have}: nothing can be tried.{why}")
+    return parts, np.sort(np.concatenate(found)), lost
 
 
 def _micros(column: pa.Array, stream: Stream) -> NDArray[np.int64]:
