@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 from contextlib import suppress
 from importlib import import_module
@@ -64,6 +65,7 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
+        atexit.register(gc.unfreeze)  # extensions report on stderr what the interpreter leaves as it ends
         gc.enable()
 
 
