@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -246,3 +247,42 @@ def test_a_replay_is_planned_from_its_file(job: Path) -> None:
     needs = json.loads(done.stdout)
     assert needs["state_rows"] == 201
     assert needs["rate"] == pytest.approx(600, rel=0.01)
+
+
+def _in_files(folder: Path, most: int, per_file: int, night: float) -> Path:
+    """A job over files of an hour each, with a row of five things every ten seconds, and nights between them."""
+    (folder / "fixes").mkdir()
+    for i in range(24):
+        n = np.arange(per_file)
+        times = i * (3_600 + night) + n * 3_600 / per_file
+        table = pa.table({"k": n % 5, "t": times, "x": n % 40 * 1.0})
+        pq.write_table(table, folder / "fixes" / f"{i:02}.parquet")
+        os.utime(folder / "fixes" / f"{i:02}.parquet", (1_700_000_000 + i, 1_700_000_000 + i))
+    file = folder / "job.toml"
+    file.write_text(JOB.replace('path = "fixes"\n', f'path = "fixes"\nmax_files_per_trigger = {most}\n'))
+    return file
+
+
+@pytest.mark.parametrize("night", [0.0, 36_000.0])
+@pytest.mark.parametrize("most", [1, 4, 12])
+def test_on_spark_the_rows_of_two_micro_batches_are_held(tmp_path: Path, most: int, night: float) -> None:
+    per_file = 1_800
+    plan = json.loads(appulse("plan", _in_files(tmp_path, most, per_file, night), "--json").stdout)
+    held = 2 * most * per_file
+    assert held <= plan["state_rows"] <= min(1.6 * held, 24 * per_file)  # some are in several tiles
+    assert 30 < plan["state_bytes"] / plan["state_rows"] < 1_000
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("night", [0.0, 36_000.0])
+def test_plans_for_spark_are_near_what_it_then_holds(tmp_path: Path, spark: Any, night: float) -> None:
+    from appulse import jobs
+
+    file = _in_files(tmp_path, 6, 300, night)
+    plan = json.loads(appulse("plan", file, "--json").stdout)
+    query = jobs.run(jobs.load(file), spark, once=True)
+    query.awaitTermination()
+    seen = [found for progress in query.recentProgress for found in progress["observedMetrics"].values()]
+    for name, factor in (("state_rows", 1.5), ("state_bytes", 2.0)):  # of few rows most bytes are of arrays
+        most = max(found.asDict()[name] or 0 for found in seen)
+        assert most / factor <= plan[name] <= factor * most, (name, most, plan[name])

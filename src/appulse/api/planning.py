@@ -6,6 +6,8 @@ import time as clock
 import zlib
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
+from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
@@ -134,7 +136,7 @@ def planned(
     if call.state()["state_rows"] or call.started:
         raise BadArgument("Rows were pushed to the call. Give a new one: it is tried on the sample alone.")
     growth = _growth(call)
-    trial = _tried(call, supply, growth, rate)
+    trial = _tried(call, supply, growth, rate, on_spark=engine == "spark")
     rates = _rates(rate, list(call.streams), trial)
     name = type(call).__name__
     return estimate(name, engine, trial, growth, rates=rates, memory=memory, cores=cores, speed=speed)
@@ -224,7 +226,9 @@ def _until(every: NDArray[np.int64], call: ByHand[Any], rate: float | Mapping[st
     return first + max(1, round(1e6 * len(every) / each))
 
 
-def _tried(call: ByHand[Any], supply: Supply, growth: Growth, rate: float | Mapping[str, float] | None) -> Trial:
+def _tried(
+    call: ByHand[Any], supply: Supply, growth: Growth, rate: float | Mapping[str, float] | None, *, on_spark: bool
+) -> Trial:
     """A trial that is long enough for what is held to be steady, if there are rows for it."""
     every = np.sort(np.concatenate([supply.times[name] for name in call.streams]))
     if not len(every):
@@ -256,8 +260,21 @@ def _tried(call: ByHand[Any], supply: Supply, growth: Growth, rate: float | Mapp
     edges = np.linspace(begin, end, bins + 1)
     counts = [np.histogram(supply.times[name], edges)[0] for name in call.streams]
     typical = np.stack(counts, axis=1) * (bins * 1e6 / (end - begin))
-    in_seconds = [None if one is None else one / 1e6 for one in (stays, batch)]
-    return Trial(busiest, others, typical, in_seconds[0], steady, in_seconds[1])
+    behind = None
+    if on_spark and batch and growth.rows and not growth.fixed:
+        behind = _stretch(_behind(call, batch), supply, first, span, keep)
+        steady = steady and _is_steady(behind.steps)
+    return Trial(busiest, others, typical, None if stays is None else stays / 1e6, steady, behind, len(every))
+
+
+def _behind(call: ByHand[Any], batch: int) -> ByHand[Any]:
+    """The call as on Spark, whose watermark is two micro-batches behind the newest rows."""
+    other = copy(call)
+    vars(other)["_streams"] = {
+        name: replace(stream, lateness=timedelta(microseconds=stream.lateness_micros + 2 * batch))
+        for name, stream in call.streams.items()
+    }
+    return other
 
 
 def _stretch(

@@ -87,7 +87,8 @@ class Trial:
     """What was tried: the busiest stretch of the streams, and some others.
 
     ``typical`` are rows a second of the whole, by stretch (rows) and stream (columns). ``stays`` is for how many
-    seconds rows are held, where windows say so.
+    seconds rows are held, where windows say so. ``behind`` is the busiest stretch with streams that wait as on Spark,
+    where that is longer; ``rows`` are those of all streams.
     """
 
     busiest: Stretch
@@ -95,7 +96,8 @@ class Trial:
     typical: NDArray[np.float64]
     stays: float | None
     steady: bool
-    batch: float | None = None  # seconds of the streams that a micro-batch takes in
+    behind: Stretch | None = None
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -204,25 +206,30 @@ def estimate(
     if not trial.steady and trial.stays is not None and growth.rows:
         longer = max(1.0, trial.stays / busiest.seconds)
     drawn = longer
-    if engine == "spark":
-        longer *= _on_spark(trial, growth)
+    if engine == "spark" and growth.tiled:
+        longer *= _TILES
     grown = float((more * here).sum() / max(here.sum(), 1e-12)) ** growth.rows * longer * _thinned(busiest, growth)
-    held = max(step.state_rows for step in busiest.later) * grown
-    state = max(step.state_bytes for step in busiest.later) * grown
+    behind = busiest if trial.behind is None else trial.behind
+    held = max(step.state_rows for step in behind.later) * grown
+    state = max(step.state_bytes for step in behind.later) * grown
+    if trial.behind is not None and rates is None and drawn == 1:  # there are no more than all
+        most = max(trial.rows, max(step.state_rows for step in busiest.later) * grown)
+        held, state = min(held, most), state * min(1.0, most / max(held, 1.0))
 
+    tried_on = (busiest, *trial.others)
     power = 1 if growth.nearest else growth.answers
     increase = float(more[0]) if growth.nearest else _chances(more, power)
     if power > 1:  # rows of a single push met half of them, on the mean
         increase *= 2 * drawn - 1 if len(busiest.steps) == 1 else drawn
     peak = _made(busiest, growth, more) * increase
     tried = [
-        (_made(one, growth, more) * one.seconds, _chances(np.array(one.rates), power) * one.seconds)
-        for one in (busiest, *trial.others)
+        (_made(one, growth, more) * one.seconds, _chances(np.array(one.rates), power) * one.seconds) for one in tried_on
     ]
     each = sum(made for made, _ in tried) / max(sum(chance for _, chance in tried), 1e-300)
     usual_answers = each * float(np.mean([_chances(one, power) for one in trial.typical])) * increase
 
-    cost = _cost([step for one in (busiest, *trial.others) for step in one.steps[1:] or one.steps])(held)
+    costs = tried_on if trial.behind is None else (*tried_on, trial.behind)
+    cost = _cost([step for one in costs for step in one.steps[1:] or one.steps])(held)
     rate, top = speed * float((more * usual).sum()), speed * float((more * np.maximum(here, usual)).sum())
     asked = max(1, ceil(top * cost / _LOAD))
     total = _FIXED[engine] + _EACH_CORE[engine] * asked + _COPIES[engine] * state
@@ -238,7 +245,7 @@ def estimate(
         1 / cost if cost else float("inf"),
         asked,
         round(total),
-        sum(sum(step.rows) for one in (busiest, *trial.others) for step in one.steps),
+        sum(sum(step.rows) for one in tried_on for step in one.steps),
         trial.steady,
         tuple(_notes(trial, drawn, speed)),
         tuple(_refusals(asked, total, state, top, cost, memory, cores)),
@@ -270,14 +277,6 @@ def _refusals(
             f"it needs {asked} cores for {_number(rate)} rows a second at {_number(1 / cost)} a core and {_LOAD:.0%} "
             f"load, and there {'is 1' if cores == 1 else f'are {cores}'}"
         )
-
-
-def _on_spark(trial: Trial, growth: Growth) -> float:
-    """How many rows are held for each that is in process: Spark's watermark is two micro-batches behind the newest."""
-    behind = 1.0
-    if growth.rows and not growth.fixed and trial.batch is not None and trial.stays:
-        behind += 2 * trial.batch / trial.stays
-    return behind * (_TILES if growth.tiled else 1.0)
 
 
 def _thinned(stretch: Stretch, growth: Growth) -> float:

@@ -116,7 +116,13 @@ class _Files:
         """How long a time of a source a micro-batch takes in, where the job says how many files it does."""
         name, table = source
         files = getattr(table, "max_files_per_trigger", None)
-        return None if files is None else int(np.median([one.last - one.first for one in self._parts[name]])) * files
+        if files is None:
+            return None
+        # Between files there may be nothing, as at night; files of one time come one after the other all the same.
+        starts = np.sort([one.first for one in self._parts[name]])
+        apart = starts[files:] - starts[:-files] if len(starts) > files else [self.times[name][-1] - starts[0]]
+        lasts = [one.last - one.first for one in self._parts[name]]
+        return max(1, int(np.median(apart)), int(np.median(lasts)))
 
     def read(self, begin: int, end: int, keep: Mapping[str, tuple[str, float]]) -> dict[str, pa.Table]:
         """The rows of a stretch of time, in order; only files that have some are read."""
