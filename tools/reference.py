@@ -97,6 +97,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "SwappedDimensions",
         "SwappedPlaces",
         "TiedFiles",
+        "UnlikelyUnit",
     ),
 }
 

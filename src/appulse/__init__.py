@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         SwappedDimensions,
         SwappedPlaces,
         TiedFiles,
+        UnlikelyUnit,
     )
     from appulse.imputation.choosing import AutoImputer
     from appulse.imputation.dependencies import DifferentialDependency
@@ -160,6 +161,7 @@ _HOMES = {
         "SwappedDimensions",
         "SwappedPlaces",
         "TiedFiles",
+        "UnlikelyUnit",
     ),
     "appulse.imputation.choosing": ("AutoImputer",),
     "appulse.imputation.dependencies": ("DifferentialDependency",),
@@ -297,6 +299,7 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "SwappedDimensions",
     "SwappedPlaces",
     "TiedFiles",
+    "UnlikelyUnit",
 ]
 
 

@@ -13,7 +13,7 @@
     └── NotBuilt        part of the contract that does not stand yet (also a NotImplementedError)
 
 Warnings beside it: CappedWindow, ExplodingOutput, GrownFile, LateRows, SwappedDimensions, SwappedPlaces,
-TiedFiles.
+TiedFiles, UnlikelyUnit.
 
 A message says what failed, what was there, and what to do next.
 """
@@ -51,6 +51,7 @@ __all__ = [
     "SwappedDimensions",
     "SwappedPlaces",
     "TiedFiles",
+    "UnlikelyUnit",
     "bad_rows",
     "likely",
     "nearest",
@@ -276,6 +277,23 @@ def warn_tied(files: int, place: str, source: str, most: int) -> None:
         f"in the order of the folder, not of their names: with max_files_per_trigger = {most} rows may come late. "
         "Raise max_files_per_trigger, give the files dates in their order (touch -d), or give more lateness.",
         TiedFiles,
+    )
+
+
+class UnlikelyUnit(UserWarning):
+    """All first times of a stream lie beyond the year 5000, and in a smaller unit all would lie between 2000 and 2100.
+
+    Times that are numbers count in ``Stream(unit=)``, by default seconds. Windows and lateness are wrong by the same
+    factor. In process only: Spark reads rows elsewhere.
+    """
+
+
+def warn_unit(stream: str, unit: str, likelier: str, day: object) -> None:
+    """Warn that times of a stream are likely in another unit, in which the first is of a day."""
+    warn(
+        f"The times of stream {stream!r} lie beyond the year 5000 in unit={unit!r}; in unit={likelier!r} the first is "
+        f"of {day}. Give Stream(unit={likelier!r}), or filter this warning if the times are right.",
+        UnlikelyUnit,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,11 @@ def swapped_dimensions() -> None:
     ap.nearest(one, other, epsilon=1e-9, window=1)
 
 
+def an_unlikely_unit() -> None:
+    times = 1_717_200_000_000 + np.arange(N) * 60_000
+    ap.self_join(stream(rows(t=times)), epsilon=1e-9, probability=1, window=10)
+
+
 @pytest.mark.parametrize(
     ("kind", "call"),
     [
@@ -78,6 +84,7 @@ def swapped_dimensions() -> None:
         (ap.CappedWindow, a_window_that_is_cut),
         (ap.SwappedPlaces, swapped_places),
         (ap.SwappedDimensions, swapped_dimensions),
+        (ap.UnlikelyUnit, an_unlikely_unit),
     ],
 )
 def test_a_warning_names_the_line_of_the_call(kind: type[Warning], call: Callable[[], None]) -> None:
@@ -86,3 +93,52 @@ def test_a_warning_names_the_line_of_the_call(kind: type[Warning], call: Callabl
     places = {(Path(one.filename).name, one.lineno) for one in caught if issubclass(one.category, kind)}
     first = call.__code__.co_firstlineno
     assert all(name == Path(__file__).name and first < line <= first + 5 for name, line in places), places
+
+
+def units_of_pushes(times: list[list[float]], unit: str) -> list[str]:
+    """The warnings of pushes, by their units."""
+    join = ap.SimilarityJoin(stream(None, unit=unit), epsilon=1e-9, probability=1, window=10)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ap.UnlikelyUnit)
+        for some in times:
+            given = {"id": pa.array(range(len(some)), pa.int64()), "t": pa.array(some, pa.float64())}
+            join.push(pa.table(given | {"x": given["t"]}))
+    return [str(one.message).split("Stream(unit=")[-1][1:3] for one in caught if one.category is ap.UnlikelyUnit]
+
+
+@pytest.mark.parametrize(
+    ("unit", "likelier", "first"),
+    [("s", "ms", 1.7e12), ("ms", "us", 1.7e15), ("us", "ns", 1.7e18), ("min", "s'", 1.7e9)],
+)
+def test_times_in_another_unit_are_announced_once(unit: str, likelier: str, first: float) -> None:
+    assert units_of_pushes([[], [first, first], [first], [1.0]], unit) == [likelier]
+
+
+@pytest.mark.parametrize(
+    ("times", "unit"),
+    [
+        ([1.7e9, 1.7e9 + 1], "s"),
+        ([1.7e12, 1.7e12], "ms"),
+        ([1.7e18, 1.7e18], "ns"),
+        ([0.0, 1.7e12], "s"),  # one broken clock
+        ([0.0, 1.0, 1e3], "s"),
+        ([-1.7e12], "s"),
+        ([1e11, 2e11], "s"),  # a count of something
+        ([4.2e12, 4.3e12], "s"),
+        ([1e14], "us"),
+    ],
+)
+def test_times_that_may_be_right_are_not_announced(times: list[float], unit: str) -> None:
+    assert units_of_pushes([times, [1.7e12]], unit) == []
+
+
+def test_the_warning_of_a_unit_names_the_stream_and_the_day() -> None:
+    with pytest.warns(
+        ap.UnlikelyUnit, match=r"stream 'left' .* in unit='s'; in unit='ms' the first is of 2024-06-01\."
+    ):
+        an_unlikely_unit()
+
+
+def test_timestamps_have_no_unit() -> None:
+    times = pa.array([1_717_200_000_000] * N, pa.timestamp("s"))
+    ap.self_join(stream(rows(t=times)), epsilon=1e-9, probability=1, window=10)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from appulse.errors import warn_late
-from appulse.model.times import is_time, shown_time
+from appulse.errors import warn_late, warn_unit
+from appulse.model.times import is_time, likelier_unit, shown_time
+from appulse.windows.clock import span
 from appulse.windows.future import FutureGuard
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Arrivals:
         ]
         self._next: dict[int, FutureGuard] = {}
         self._rows = self._late = 0
+        self.unseen = {*range(len(self.guards))}  # streams of which no row has come
 
     def begin(self) -> None:
         """Rows come: forget what a push that raised has shown."""
@@ -53,6 +55,16 @@ class Arrivals:
         for stream, guard in self._next.items():
             self.guards[stream] = guard
         self._next.clear()
+
+    def look(self, stream: int, time: NDArray[np.int64]) -> None:
+        """The first rows of a stream have come: warn if their times are likely in another unit."""
+        if not len(time):
+            return
+        self.unseen.remove(stream)
+        encoding = self._encodings[stream]
+        found = None if is_time(encoding.time_type) else likelier_unit(*span(time), encoding.unit)
+        if found is not None:
+            warn_unit(encoding.name, encoding.unit, *found)
 
     def count(self, rows: int, late: int, clock: Clock) -> None:
         """Warn if most of the last rows, these among them, were late."""

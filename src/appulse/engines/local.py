@@ -100,6 +100,9 @@ class Local(Generic[R]):
         self._rejects += [*rejected, *self.bucket.rejected]
         self.bucket.rejected = []
         self.arrivals.settle()
+        for i, rows in batches:
+            if i in self.arrivals.unseen:
+                self.arrivals.look(i, call.timed(rows).time)
         came = sum(len(rows) for _, rows in batches)
         self.arrivals.count(came, self.bucket.counts["late"], self.bucket.clock)
 

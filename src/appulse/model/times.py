@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -47,6 +47,9 @@ _WIDE = Context(prec=76)
 PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 # Times and durations stay below these, so that their sums fit int64 (about 146,000 and 73,000 years).
 _MOST_TIME, _MOST_DURATION = 2.0**62, 2.0**61
+# The years 2000 to 2100, and the year 5000, in microseconds since 1970.
+_CENTURY = (946_684_800_000_000, 4_102_444_800_000_000)
+_BEYOND = 95_617_584_000_000_000
 #: Before every time there is.
 MIN_TIME = -(1 << 62)
 
@@ -110,6 +113,20 @@ def is_time(kind: pa.DataType) -> bool:
 def is_number(kind: pa.DataType) -> bool:
     """Whether a column of this type holds numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def likelier_unit(least: int, most: int, unit: str) -> tuple[str, date] | None:
+    """A smaller unit in which times lie in this century, where in their own they lie beyond the year 5000.
+
+    With the day of the least of them in that unit; None where the times may be right. They are in microseconds.
+    """
+    if least < _BEYOND or unit not in UNITS:  # none is smaller than nanoseconds
+        return None
+    for other, per in (("s", 1_000_000), ("ms", 1_000), ("us", 1), ("ns", 0.001)):
+        factor = UNITS[unit] / per
+        if factor > 1 and _CENTURY[0] <= least / factor and most / factor < _CENTURY[1]:
+            return other, (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=least / factor)).date()
+    return None
 
 
 def to_micros(array: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
