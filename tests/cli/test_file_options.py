@@ -112,6 +112,24 @@ def test_a_pattern_wants_a_schema_in_process(tmp_path: Path) -> None:
         write(tmp_path, "csv", {}, 'options = { header = true, timestampFormat = "yyyy" }')
 
 
+def test_options_of_sinks_without_effect_in_process_are_errors(tmp_path: Path) -> None:
+    job = write(tmp_path, "csv", {}, SCHEMA.format(kind="TIMESTAMP"), sink="csv")
+    text = job.file.read_text(encoding="utf-8")
+    for options, said in (
+        ("header = true", None),
+        ('header = true, sep = ";"', "sink.options: sep has no effect on files of csv in process. Known .* header."),
+    ):
+        job.file.write_text(text.replace("[sink]", f"[sink]\noptions = {{ {options} }}"), encoding="utf-8")
+        if said is None:
+            jobs.load(job.file)
+        else:
+            with pytest.raises(JobError, match=said):
+                jobs.load(job.file)
+    job.file.write_text(text.replace("[rejects]", '[rejects]\noptions = { compression = "gzip" }'), encoding="utf-8")
+    with pytest.raises(JobError, match="rejects.options: compression has no effect .* Or set engine = 'spark'"):
+        jobs.load(job.file)
+
+
 def test_options_without_effect_on_spark_are_errors(tmp_path: Path) -> None:
     more = SCHEMA.format(kind="TIMESTAMP") + "\noptions = {{ TimestampFormat = 'QQ', 'fs.s3a.endpoint' = 'x', {} }}"
     write(tmp_path, "csv", {}, more.format("comment = '#'"), engine="spark")

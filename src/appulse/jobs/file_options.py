@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from appulse.jobs.checked import Job
+    from appulse.jobs.sinks import Sink
     from appulse.jobs.sources import DataTable
 
 __all__ = ["PATTERNS", "problems_with_options"]
@@ -54,11 +55,25 @@ _SPARK = {
 
 def problems_with_options(job: Job) -> list[Problem]:
     """Options of files that have no effect on the engine of a job, and patterns that it does not read."""
-    return [
+    here, table = job.table.engine == "local", job.table
+    wrong = [
         Problem(f"{where}.options", what)
-        for where, data in job.table.data.items()
-        for what in (_here if job.table.engine == "local" else _on_spark)(data)
+        for where, data in table.data.items()
+        for what in (_here if here else _on_spark)(data)
     ]
+    written = {"sink": table.sink, "rejects": table.rejects} if here else {}
+    return wrong + [
+        Problem(f"{where}.options", what) for where, sink in written.items() if sink for what in _written(sink)
+    ]
+
+
+def _written(sink: Sink) -> Iterator[str]:
+    """What a sink in process takes no note of."""
+    known = ("header",) if sink.format == "csv" else ()
+    for name in sink.options:
+        if name.lower() not in known:
+            wanted = f" Known in process: {', '.join(known)}." if known else " Leave it out."
+            yield f"{name} has no effect on files of {sink.format} in process.{wanted} Or set engine = 'spark'."
 
 
 def _on_spark(data: DataTable) -> Iterator[str]:
