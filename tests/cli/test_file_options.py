@@ -117,7 +117,7 @@ def test_options_of_sinks_without_effect_in_process_are_errors(tmp_path: Path) -
     text = job.file.read_text(encoding="utf-8")
     for options, said in (
         ("header = true", None),
-        ('header = true, sep = ";"', "sink.options: sep has no effect on files of csv in process. Known .* header."),
+        ('header = true, sep = ";"', r"sink.options: sep has no effect on files of csv in process. Known .* header."),
     ):
         job.file.write_text(text.replace("[sink]", f"[sink]\noptions = {{ {options} }}"), encoding="utf-8")
         if said is None:
@@ -126,7 +126,7 @@ def test_options_of_sinks_without_effect_in_process_are_errors(tmp_path: Path) -
             with pytest.raises(JobError, match=said):
                 jobs.load(job.file)
     job.file.write_text(text.replace("[rejects]", '[rejects]\noptions = { compression = "gzip" }'), encoding="utf-8")
-    with pytest.raises(JobError, match="rejects.options: compression has no effect .* Or set engine = 'spark'"):
+    with pytest.raises(JobError, match=r"rejects.options: compression has no effect .* Or set engine = 'spark'"):
         jobs.load(job.file)
 
 
