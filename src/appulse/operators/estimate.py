@@ -1,4 +1,4 @@
-"""What a push will bring forth, from a sample of its pairs, before it is carried out."""
+"""How many answers a push will have, from a sample of its pairs, before it is carried out."""
 
 from __future__ import annotations
 

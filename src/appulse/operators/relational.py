@@ -144,7 +144,7 @@ class WindowAggregate:
         return end if waiting is None else min(waiting, end)
 
     def push(self, rows: Sequence[Objects], complete: int = END, *, ended: bool = False) -> Aggregates:
-        """Take in rows; what they, and that all ticks before ``complete`` are there, bring forth.
+        """Take in rows; what follows from them, and from all ticks before ``complete`` being there.
 
         With ``ended`` the stream is over, and blocks that are not full are answered, too.
         """
@@ -212,7 +212,7 @@ class WindowAggregate:
         return len(self._groups) > max(_LABELS, 2 * self._labels_kept)
 
     def _take(self, rows: Sequence[Objects], complete: int, *, ended: bool, answered: bool) -> Aggregates:
-        """Take in rows; what that brings forth, if it is to be ``answered``."""
+        """Take in rows; what follows from them, if it is to be ``answered``."""
         for part in rows:
             self._numbering.hold(0, part)
         released = [self._placed(part) for _, part in self._numbering.release(complete)]

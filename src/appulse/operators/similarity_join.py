@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from appulse.windows.frames import Rule
 
 _FIRST_CAPACITY = 1 << 15
-# Rows of a push from which on it is estimated what it will bring forth, and rows after which that is done again.
+# Rows of a push from which on its output is estimated, and rows after which that is done again.
 _ESTIMATED_FROM, _ESTIMATED_EVERY = 512, 100_000
 _PROBES = 256  # arrivals that are looked at for what an index costs
 _FEWER_SAMPLES = (

@@ -66,7 +66,7 @@ _FROM, _PART = 2_048, 1 << 16
 _EVERYWHERE = 1e150
 # Pairs that a part may be expected to have: what is done to them, one thing after the other, stays in the cache.
 _PAIRS = 1 << 17
-# Rows of a table that are looked at to see what the join will bring forth, and how time and space are laid out.
+# Rows of a table that are looked at to see how many answers the join will have, and how time and space are laid out.
 _SAMPLE, _RUN = 256, 16  # in runs of so many
 # Pairs of a row from which on it pays to look up what stands for it beforehand.
 _PLAIN_FROM = 0.5
@@ -296,7 +296,7 @@ class WholeJoin:
         return _reordered(table, order), code
 
     def _report(self) -> None:
-        """What the join will bring forth, by what some rows do, and a warning where that is too much."""
+        """How many answers the join will have, by what some rows do, and a warning where that is too much."""
         join, plan, counts = self._join, self._join.plan, Counter[str]()
         layout = self._laid.layout
         beside = join.beside()
