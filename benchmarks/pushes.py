@@ -74,6 +74,12 @@ def scattered(rows: int, start: int, held: int, stream: int) -> pa.Table:
     return pa.table(columns | places | speeds | {"e": chance.uniform(0.5, 1.0, rows)})
 
 
+def grouped(rows: int, start: int, held: int, stream: int) -> pa.Table:
+    """The same, of a tenth as many groups."""
+    groups = np.random.default_rng([start, held]).integers(0, held // 10, rows)
+    return scattered(rows, start, held, stream).append_column("g", pa.array(groups))
+
+
 def rounds(rows: int, start: int, held: int, stream: int) -> pa.Table:
     """Readings of ``held`` things in turn, a round in 100 seconds: each moves about where it is."""
     number = np.arange(start, start + rows)
@@ -117,11 +123,13 @@ def _nearest(window: Callable[[int], Any]) -> Session:
     return Session(_two(POINT), ap.Nearest, ap.nearest, scattered, asked)
 
 
-def _aggregate(how: str, window: Callable[[int], Any] = lambda _: WINDOW) -> Session:
+def _aggregate(
+    how: str, window: Callable[[int], Any] = lambda _: WINDOW, rows: Any = scattered, **more: Any
+) -> Session:
     def asked(held: int) -> dict[str, Any]:
         return {"aggregates": {"x": how}, "window": window(held)}
 
-    return Session({"rows": POINT}, ap.WindowAggregate, ap.window_aggregate, scattered, asked)
+    return Session({"rows": POINT | more}, ap.WindowAggregate, ap.window_aggregate, rows, asked)
 
 
 def _of_one(given: dict[str, Any], calls: tuple[Any, Any], rows: Any, **asked: Any) -> Session:
@@ -178,6 +186,7 @@ SESSIONS = {
     "aggregate_median": _aggregate("median"),
     "aggregate_count": _aggregate("mean", ap.CountWindow),
     "aggregate_tumbling": _aggregate("mean", lambda _: BLOCK),
+    "aggregate_groups": _aggregate("mean", rows=grouped, partition_by="g"),
     "encounters": Session({"things": BETWEEN}, ap.Encounters, ap.encounters, rounds, lambda _: _CLOSE, loads=2),
     "fence_events": Session(
         {"things": POINT}, ap.FenceEvents, ap.fence_events, rounds, lambda held: {"fences": _fences(held)}

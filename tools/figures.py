@@ -78,6 +78,7 @@ _PUSHES = {
     "aggregate_median": "the same, a median",
     "aggregate_count": "the same, a mean over a count window",
     "aggregate_tumbling": "the same, a mean over a block",
+    "aggregate_groups": "the same, a mean over a time window, of a tenth as many groups",
     "encounters": "`Encounters`",
     "fence_events": "`FenceEvents`, as many things",
     "queries": "`QueryMatch`, as many queries",

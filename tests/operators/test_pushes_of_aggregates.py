@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tracemalloc
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,10 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.aggregates.call import AggregateBucket, resolve_aggregate
+from appulse.operators import held_parts, relational
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ASKED = {"x": ["sum", "mean", "count", "min", "max", "std", "median", "p90"]}
 SCHEMA = pa.schema({"id": pa.int64(), "t": pa.int64(), "x": pa.float64(), "g": pa.int64()})
@@ -40,6 +45,13 @@ def _sorted(table: pa.Table) -> pa.Table:
     """In order of group and time; of one tick, blocks in the order of their rows."""
     keys = [(name, "ascending") for name in ("g", "time") if name in table.column_names]
     return table.sort_by(keys)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_rows() -> Iterator[None]:
+    """Groups that a push is about are looked at alone, however few rows are held."""
+    with patch.multiple(relational, _HELD=0, _FEW=1), patch.multiple(held_parts, YOUNG=4, _FEW=1):
+        yield
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -77,12 +89,12 @@ def test_few_rows_have_the_answers_of_the_whole_table(window: Any, rows: Any, gr
     assert _sorted(pa.concat_tables(found)).equals(_sorted(whole))
 
 
+HELD = 50_000
+
+
 def _rows(begin: int, n: int) -> pa.Table:
     at = np.arange(begin, begin + n)
-    return pa.table({"id": at, "t": at.astype(float), "x": at % 7.0, "op": ["add"] * n})
-
-
-HELD = 50_000
+    return pa.table({"id": at, "t": at.astype(float), "x": at % 7.0, "op": ["add"] * n, "g": at % (HELD // 10)})
 
 
 @pytest.mark.parametrize(
@@ -91,6 +103,17 @@ HELD = 50_000
 @pytest.mark.parametrize("more", [{}, {"change": "op"}])
 def test_a_push_goes_through_the_rows_that_it_brings(window: Any, more: dict[str, Any]) -> None:
     """And not through those that are held: half the pushes take less memory than a number of each of them would."""
+    assert _peak(window, **more) < HELD
+
+
+@pytest.mark.parametrize("window", [ap.TimeWindow(HELD), ap.CountWindow(20)])
+@pytest.mark.parametrize("more", [{}, {"change": "op"}])
+def test_a_push_goes_through_the_groups_that_it_is_about(window: Any, more: dict[str, Any]) -> None:
+    assert _peak(window, partition_by="g", **more) < 4 * HELD
+
+
+def _peak(window: Any, **more: Any) -> int:
+    """Bytes of memory that half the pushes of ten rows take at most, where many are held."""
     call = ap.WindowAggregate(ap.Stream(None, key="id", time="t", value="x", **more), ASKED, window=window)
     call.push(_rows(0, HELD))
     peaks = []
@@ -100,4 +123,4 @@ def test_a_push_goes_through_the_rows_that_it_brings(window: Any, more: dict[str
         call.push(rows)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert sorted(peaks)[4] < HELD
+    return sorted(peaks)[4]

@@ -16,6 +16,7 @@ from appulse.kernels import aggregates as kernels
 from appulse.kernels.numbering import COUNT, TUMBLE_ROWS, TUMBLE_TIME
 from appulse.model.objects import Objects
 from appulse.operators.attributes import Attribute
+from appulse.operators.held_parts import HeldParts, Taken, group_hashes
 from appulse.operators.held_runs import Parts, RunningWindows, are_certain, runs_on
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.numbering import END, Released, Sequencer, Withdrawn
@@ -36,6 +37,8 @@ UNCONDITIONAL = ("sum", "count")  # others there are only where a row exists
 AGGREGATES = (*UNCONDITIONAL, "mean", "min", "max", "std", "median", *PERCENTILES, *FREQUENT)
 # So many labels of groups are not worth to be looked at.
 _LABELS = 1024
+# So many rows are held at least, and times as many as come, for windows of some groups to be looked at alone.
+_HELD, _FEW = 512, 4
 
 
 @dataclass(frozen=True)
@@ -110,12 +113,22 @@ class WindowAggregate:
     def _hold(self, held: Objects | None) -> None:
         """Hold these rows, in order of group and place, of which no more is known."""
         self._held = Parts(held)
+        self._grouped: HeldParts[Objects] | None = None  # in place of these, where sliding windows of groups are
         self._stand: _Stand | None = None
         self._running: RunningWindows | None = None
 
     def __len__(self) -> int:
         """Rows waiting or held."""
-        return len(self._numbering) + len(self._held)
+        return len(self._numbering) + self._many
+
+    @property
+    def _many(self) -> int:
+        """Rows held."""
+        return len(self._held) if self._grouped is None else len(self._grouped)
+
+    def _all(self) -> Objects | None:
+        """The rows held."""
+        return self._held.joined() if self._grouped is None else self._grouped.all()
 
     @property
     def capped(self) -> int:
@@ -126,7 +139,8 @@ class WindowAggregate:
     def nbytes(self) -> int:
         """Bytes held, roughly."""
         running = 0 if self._running is None else self._running.nbytes
-        return self._numbering.nbytes + self._held.nbytes + running
+        grouped = 0 if self._grouped is None else self._grouped.nbytes
+        return self._numbering.nbytes + self._held.nbytes + grouped + running
 
     @property
     def due(self) -> int | None:
@@ -197,13 +211,14 @@ class WindowAggregate:
 
     def _sorted(self) -> Objects | None:
         """The rows held, in order of group and place."""
-        held = self._held.joined()
-        if held is None or self._stand is None or not self.plan.tumbling:
+        held = self._all()
+        if held is None or self._stand is None or not (self.plan.tumbling or self._grouped is not None):
             return held
         order = np.lexsort((_places(held)[0], self._groups.of(held.group, len(held))))
         if (np.diff(order) < 0).any():
             held = held.take(order)
-            self._held = Parts(held)
+            if self._grouped is None:
+                self._held = Parts(held)
         return held
 
     @property
@@ -219,7 +234,7 @@ class WindowAggregate:
         fresh = released[0] if released else None
         if fresh is not None:
             self._newest = max(self._newest, int(fresh.time.max()))
-        elif not len(self._held):
+        elif not self._many:
             return self._nothing()
         reached = END if ended else complete if complete < END else None
         found = self._appended(fresh, reached, answered=answered)
@@ -296,9 +311,9 @@ class WindowAggregate:
 
     def _sorted_in(self, fresh: Objects | None, reached: int | None, *, answered: bool) -> Aggregates:
         """The answers, where rows are put in order with those held."""
-        held = self._held.joined()
-        parts = [part for part in (held, fresh) if part is not None]
-        known, held = 0 if held is None else len(held), Objects.concat(parts)
+        taken = self._taken(fresh)
+        parts = [part for part in (*taken.rows, fresh) if part is not None]
+        known, held = len(taken), Objects.concat(parts)
         group = self._groups.of(held.group, len(held))
         if self._many_labels:
             self._groups = self._groups.kept([group])
@@ -317,11 +332,32 @@ class WindowAggregate:
             self.output.add(len(windows.tick))
             answers = Evaluation(self.plan, held, windows.begin, windows.end).answers()
             found = Aggregates(self._groups.labels(windows.group), windows.tick, answers)
+        if self._grouped is not None and taken.at is not None and fresh is not None:
+            came = np.empty(len(held), bool)
+            came[order] = stays
+            self._grouped.put_back(taken, came[:known])
+            self._grouped.add(fresh.filter(came[known:]))
+            return found
         held = held.filter(stays)
         self._hold(held)
         if len(held):
             self._stand = _Stand.of(held, group[stays])
         return found
+
+    def _taken(self, fresh: Objects | None) -> Taken[Objects]:
+        """The rows held that a push is about: of few rows those of their groups, and those that leave."""
+        several = self._stand is not None and self._stand.group is None and not self.plan.tumbling
+        if fresh is None or not several or self._many_labels or self._many < max(_HELD, _FEW * len(fresh)):
+            held = self._all()
+            return Taken([] if held is None else [held], None)
+        length = self.plan.length if self.plan.by_time and self.plan.in_order else None
+        if self._grouped is None:
+            self._grouped = HeldParts(_group_hashes, None if length is None else lambda rows: _places(rows)[0])
+            self._grouped.set(self._held.joined())
+            self._held = Parts()
+        if length is None:
+            return self._grouped.of(_group_hashes(fresh))
+        return self._grouped.of(_group_hashes(fresh), self._newest - length)
 
     def _nothing(self) -> Aggregates:
         return Aggregates(None, np.empty(0, np.int64), [no_answer(self.plan, asked) for asked in self.plan.asked])
@@ -391,6 +427,10 @@ def _of_last(group: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.
     last = np.flatnonzero(_ends(np.diff(group) != 0))[: len(group)]
     of_last: NDArray[np.int64] = np.repeat(values[last], np.diff(last, prepend=-1))
     return of_last
+
+
+def _group_hashes(rows: Objects) -> NDArray[np.uint64]:
+    return group_hashes(rows.group, len(rows)).view(np.uint64)
 
 
 def _places(held: Objects) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
