@@ -13,7 +13,7 @@ from numba.core.registry import CPUDispatcher
 
 import appulse as ap
 from appulse.engines import warm
-from appulse.engines.warm import _impute, _lay_out, small_table
+from appulse.engines.warm import _aggregate, _impute, _lay_out, small_table
 from appulse.imputation.versions import SavedImputer
 from appulse.kernels.fences import watch
 from appulse.kernels.neighbours import fill
@@ -57,6 +57,19 @@ def test_nothing_is_compiled_in_the_first_batch(window: Any, tmp_path: Path) -> 
     settings: dict[str, Any] = {"epsilon": 0.4, "probability": 0.3, "window": window}
     for one in (imputer, SavedImputer(tmp_path)):
         assert len(ap.similarity_join(*sides, imputer=one, **settings)) > 0
+    after = compiled()
+    assert {name: count for name, count in after.items() if count > before.get(name, 0)} == {}
+
+
+def test_nothing_is_compiled_in_a_push_of_aggregates() -> None:
+    _aggregate(small_table())
+    before = compiled()
+    assert before["appulse.kernels.ordered_values.slide_quantiles"] > 0
+    asked = {"x": ["sum", "mean", "count", "min", "max", "std", "median", "p90"]}
+    call = ap.WindowAggregate(ap.Stream(None, key="id", time="t", value="x"), asked, window=ap.TimeWindow(50))
+    for begin, n in ((0, 90), (90, 3), (93, 7)):
+        at = np.arange(begin, begin + n)
+        assert len(call.push(pa.table({"id": at, "t": at * 1.0, "x": at % 7.0}))) > 0
     after = compiled()
     assert {name: count for name, count in after.items() if count > before.get(name, 0)} == {}
 

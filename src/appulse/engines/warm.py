@@ -23,7 +23,7 @@ from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
 from numba.core.targetconfig import TargetConfig
 
-from appulse.engines.aggregates.call import resolve_aggregate, run_local
+from appulse.engines.aggregates.call import LocalAggregate, resolve_aggregate, run_local
 from appulse.engines.encounters.bucket import LocalEncounters
 from appulse.engines.encounters.call import EncounterSettings, resolve_encounters
 from appulse.engines.fences.call import FenceSettings, resolve_fences
@@ -335,6 +335,11 @@ def _aggregate(table: pa.Table) -> None:
     run_local(
         resolve_aggregate(certain, table, {"x": ("sum", "median", "frequent5")}, window=TimeWindow(1), **named), table
     )
+    pushed = {"x": ("sum", "min", "std", "median")}
+    engine = LocalAggregate(resolve_aggregate(certain, table, pushed, window=TimeWindow(1000), **named))
+    table = table.set_column(table.column_names.index("ts"), "ts", pa.array(np.arange(len(table)) * 1.0))
+    for begin, rows in ((0, len(table) - 2), (len(table) - 2, 1), (len(table) - 1, 1)):
+        engine.push({call.encoding.name: table.slice(begin, rows)})
 
 
 def _match(table: pa.Table) -> None:
