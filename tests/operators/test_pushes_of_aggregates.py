@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.aggregates.call import AggregateBucket, resolve_aggregate
-from appulse.operators import held_parts, relational
+from appulse.operators import held_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def _sorted(table: pa.Table) -> pa.Table:
 @pytest.fixture(scope="module", autouse=True)
 def few_rows() -> Iterator[None]:
     """Groups that a push is about are looked at alone, however few rows are held."""
-    with patch.multiple(relational, _HELD=0, _FEW=1), patch.multiple(held_parts, YOUNG=4, _FEW=1):
+    with patch.multiple(held_parts, YOUNG=4, _FEW=1):
         yield
 
 

@@ -92,8 +92,12 @@ def _read(table: pa.Table, parts: Sequence[str | float], defects: Defects) -> ND
 
 def _of_parts(table: pa.Table, parts: Sequence[str | float], odd: NDArray[np.bool_]) -> why.Details:
     """Which of the columns are odd (n, parts); calls check numbers."""
-    named = [k for k, part in enumerate(parts) if isinstance(part, str)]
-    return why.of_columns(table, [str(parts[k]) for k in named], odd[:, named])
+
+    def details(at: NDArray[np.int64]) -> list[str]:
+        named = [k for k, part in enumerate(parts) if isinstance(part, str)]
+        return list(why.of_columns(table, [str(parts[k]) for k in named], odd[:, named])(at))
+
+    return details
 
 
 def _in_any(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -37,8 +37,6 @@ UNCONDITIONAL = ("sum", "count")  # others there are only where a row exists
 AGGREGATES = (*UNCONDITIONAL, "mean", "min", "max", "std", "median", *PERCENTILES, *FREQUENT)
 # So many labels of groups are not worth to be looked at.
 _LABELS = 1024
-# So many rows are held at least, and times as many as come, for windows of some groups to be looked at alone.
-_HELD, _FEW = 512, 4
 
 
 @dataclass(frozen=True)
@@ -315,7 +313,7 @@ class WindowAggregate:
         parts = [part for part in (*taken.rows, fresh) if part is not None]
         known, held = len(taken), Objects.concat(parts)
         group = self._groups.of(held.group, len(held))
-        if self._many_labels:
+        if self._many_labels and taken.at is None:
             self._groups = self._groups.kept([group])
             self._labels_kept = len(self._groups)
         order = np.lexsort((_places(held)[0], group))
@@ -347,17 +345,15 @@ class WindowAggregate:
     def _taken(self, fresh: Objects | None) -> Taken[Objects]:
         """The rows held that a push is about: of few rows those of their groups, and those that leave."""
         several = self._stand is not None and self._stand.group is None and not self.plan.tumbling
-        if fresh is None or not several or self._many_labels or self._many < max(_HELD, _FEW * len(fresh)):
+        if fresh is None or not several or self._many_labels:
             held = self._all()
             return Taken([] if held is None else [held], None)
-        length = self.plan.length if self.plan.by_time and self.plan.in_order else None
         if self._grouped is None:
-            self._grouped = HeldParts(_group_hashes, None if length is None else lambda rows: _places(rows)[0])
-            self._grouped.set(self._held.joined())
+            self._grouped = HeldParts(_group_hashes, lambda rows: _places(rows)[0])
+            self._grouped.set(self._held.joined(), anew=False)
             self._held = Parts()
-        if length is None:
-            return self._grouped.of(_group_hashes(fresh))
-        return self._grouped.of(_group_hashes(fresh), self._newest - length)
+        leave = self.plan.by_time and self.plan.in_order  # else a group says nothing of another
+        return self._grouped.about([fresh], _group_hashes, self._newest - self.plan.length if leave else -END)
 
     def _nothing(self) -> Aggregates:
         return Aggregates(None, np.empty(0, np.int64), [no_answer(self.plan, asked) for asked in self.plan.asked])
