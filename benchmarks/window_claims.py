@@ -9,7 +9,8 @@ import numpy as np
 from fast_poibin.pmf import calc_pmf
 from scipy.stats import poisson_binom
 
-from appulse.kernels.poisson_binomial import EXACT, NORMAL, POISSON, REFINED_NORMAL, absent_pmf, curve
+from appulse.kernels.absent import absent_pmf
+from appulse.kernels.poisson_binomial import EXACT, NORMAL, POISSON, REFINED_NORMAL, curve
 from appulse.operators.plan import INDEXES
 from appulse.windows.definitions import METHODS
 from benchmarks.contestants import (

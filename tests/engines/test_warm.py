@@ -62,7 +62,8 @@ def test_nothing_is_compiled_in_the_first_batch(window: Any, tmp_path: Path) -> 
 
 
 def test_nothing_is_compiled_in_a_push_of_aggregates() -> None:
-    _aggregate(small_table())
+    for part in (_aggregate, _lay_out):
+        part(small_table())
     before = compiled()
     assert before["appulse.kernels.ordered_values.slide_quantiles"] > 0
     asked = {"x": ["sum", "mean", "count", "min", "max", "std", "median", "p90"]}

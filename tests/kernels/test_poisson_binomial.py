@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, poisson_binom
 
 from appulse.kernels import poisson_binomial as kernel
+from appulse.kernels.absent import absent_pmf
 from appulse.kernels.cumulants import LEAST_VARIANCE, add_cumulants, nearly
 from appulse.windows.definitions import METHODS
 from tests.helpers import naive
@@ -72,7 +73,7 @@ def _chance(method: str, most: int, exist: Sequence[float]) -> Fraction:
 
 def _absent(exist: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
     """The mass function of the number of absent rows, with what was left out filled in by zeros."""
-    values, low = kernel.absent_pmf(np.array(exist, np.float64))
+    values, low = absent_pmf(np.array(exist, np.float64))
     out = np.zeros(len(exist) + 1)
     out[low : low + len(values)] = values
     return out
@@ -109,7 +110,7 @@ def test_long_mass_functions_are_those_of_scipy(n: int) -> None:
 def test_certain_rows_and_no_rows_at_all() -> None:
     """No band is wider than what may happen."""
     for exist in ([], [1.0], [1.0] * 500):
-        values, low = kernel.absent_pmf(np.array(exist, np.float64))
+        values, low = absent_pmf(np.array(exist, np.float64))
         assert (values.tolist(), low) == ([1.0], 0)
 
 
@@ -148,7 +149,7 @@ def test_few_cumulants_are_as_near_as_they_say(n: int) -> None:
             continue
         more = np.zeros(3)
         add_cumulants(exist, 0, n, 1.0, more)
-        chance, low = kernel.absent_pmf(exist)
+        chance, low = absent_pmf(exist)
         upto = np.cumsum(chance[::-1])  # of the fewest rows that exist on
         for k in range(0, len(chance), 1 + len(chance) // 100):
             found, error = nearly(n - low - len(chance) + 1 + k, three, more)
@@ -485,5 +486,5 @@ def test_few_rows_more_do_not_go_through_a_long_window() -> None:
             taken.append(process_time() - begin)
         return min(taken)
 
-    assert least(partial(kernel.evict, ticks, exist, rule, floor)) < 3 * least(partial(kernel.absent_pmf, exist))
+    assert least(partial(kernel.evict, ticks, exist, rule, floor)) < 3 * least(partial(absent_pmf, exist))
     assert 0 < floor[-1] < n - 28_000

@@ -49,6 +49,8 @@ from appulse.engines.spark.tiling import Tiling
 from appulse.imputation.dependencies import DifferentialDependency
 from appulse.imputation.imputer import DependencyImputer
 from appulse.kernels import jit
+from appulse.kernels.numbering import UNCERTAIN_COUNT
+from appulse.kernels.poisson_binomial import EXACT, CountRule
 from appulse.model.encode import encode
 from appulse.model.meaning import digest
 from appulse.model.motion import Straight
@@ -57,9 +59,11 @@ from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Position, Samples
 from appulse.operators.happenings import NEVER
 from appulse.operators.partners import MOST_COUNTED
+from appulse.operators.running_presence import RunningWindow
 from appulse.operators.sensor_join import SensorJoin
 from appulse.operators.similarity_join import SimilarityJoin
 from appulse.windows.definitions import CountWindow, TimeWindow, UncertainCountWindow, Window
+from appulse.windows.frames import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -203,6 +207,7 @@ def _similar(rows: pa.Table) -> None:
         _join(rows, (left,), "grid")
         for window in (CountWindow(3), UncertainCountWindow(3, 0.9)):
             _number(rows, (left, right), window)
+    _run_on()
     for index in ("dense", "sorted"):
         _join(rows, (Samples("t"), Samples("t")), index, 1)
     _join(rows, (Samples("many"), Samples("many")), "dense")
@@ -282,6 +287,13 @@ def _number(table: pa.Table, models: tuple[Model, ...], window: Window) -> None:
     bucket.admit([(i, encode(table, encoding)[0]) for i, encoding in enumerate(call.encodings)])
     bucket.advance(ended=0)
     bucket.numbering.restore(bucket.numbering.since(None), whole=True)
+
+
+def _run_on() -> None:
+    """A window of rows that may not exist, which goes on from push to push."""
+    window, number = RunningWindow(0, 0, 0, np.full(9, 0.5)), np.arange(1)
+    window.evict(0, np.full(1, 0.5), np.ones(1, bool), CountRule(3, 0.9, 0.0, 9, EXACT))
+    window.inside(number, number + 9, number - 1, Rule(UNCERTAIN_COUNT, 3))
 
 
 def _impute(table: pa.Table) -> None:

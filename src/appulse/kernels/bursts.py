@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from appulse.kernels.absent import TINY, dot, total_of
 from appulse.kernels.jit import exact_kernel
-from appulse.kernels.poisson_binomial import TINY, dot, total_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from appulse.kernels.absent import dot, product, times_rows, total_of
 from appulse.kernels.cumulants import LEAST_VARIANCE, add_cumulants, nearly
-from appulse.kernels.jit import exact_kernel, kernel
+from appulse.kernels.jit import exact_kernel, inlined_kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,166 +31,74 @@ if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Floats, Ints
 
 EXACT, REFINED_NORMAL, NORMAL, POISSON = range(4)
-#: Entries of a mass function below this are dropped at its ends.
-TINY = 1e-18
 # Bernstein's bound is below TINY from here on: -log(1e-18).
 _CERTAIN = 41.5
 # Of a window of so many times its new rows `nearly` takes less time than the stacks, whose further answers take less.
 _FEW = 64
-# Below so many rows a product is made factor by factor.
-_LEAF = 64
 _PIVOT, _END, _BUFFER, _BEGIN, _N, _LOW, _DEPTH, _TAIL_BUFFER, _TAIL_BEGIN, _TAIL_N, _TAIL_LOW, _USED = range(12)
 _NONE = -1
 
 
-@exact_kernel
-def _times_row(source: Floats, begin: int, n: int, low: int, present: float, out: Floats) -> tuple[int, int, int]:
-    """A mass function over absent rows with one row more; where it begins in ``out``, its length and least count."""
-    absent = 1.0 - present
-    own = source[begin : begin + n]
-    out[0] = own[0] * present
-    for k in range(1, n):
-        out[k] = own[k] * present + own[k - 1] * absent
-    out[n] = own[n - 1] * absent
-    return _trimmed(out, n + 1, low)
+class Stacks(NamedTuple):
+    """Where the two stacks are, newer part, older part, newer part without a row."""
+
+    at: Ints
+    head: NDArray[np.float64]
+    tail: NDArray[np.float64]
+    spare: NDArray[np.float64]
 
 
-@exact_kernel
-def _trimmed(values: Floats, n: int, low: int) -> tuple[int, int, int]:
-    first = 0
-    while first < n - 1 and values[first] < TINY:
-        first += 1
-    while n - 1 > first and values[n - 1] < TINY:
-        n -= 1
-    return first, n - first, low + first
+class Entries(NamedTuple):
+    """The table of the older part: of each row where its entry is, its length and least count; and the entries."""
+
+    rows: NDArray[np.int64]
+    table: Floats
 
 
-@exact_kernel
-def _times_rows(
-    buffers: NDArray[np.float64], which: int, begin: int, n: int, low: int, exist: Floats, first: int, last: int
-) -> tuple[int, int, int, int]:
-    """The mass function in one of two buffers, with the rows ``first`` to ``last`` (exclusive) more."""
-    for row in range(first, last):
-        if exist[row] == 1.0:
-            continue
-        begin, n, low = _times_row(buffers[which], begin, n, low, exist[row], buffers[1 - which])
-        which = 1 - which
-    return which, begin, n, low
+class Known(NamedTuple):
+    """A window's rows: their probabilities, oldest first, and the `sums` of those."""
+
+    exist: Floats
+    sums: NDArray[np.float64]
 
 
-@exact_kernel
-def _convolve(a: Floats, b: Floats, out: Floats) -> None:
-    """The mass function of a sum; the shorter one goes outside, so that the inner loop is long."""
-    if a.shape[0] > b.shape[0]:
-        a, b = b, a
-    out[: a.shape[0] + b.shape[0] - 1] = 0.0
-    n = b.shape[0]
-    i = 0
-    # Four factors a pass: the sum is loaded and stored a quarter as often.
-    while i + 4 <= a.shape[0]:
-        into = out[i : i + n + 3]
-        a0, a1, a2, a3 = a[i], a[i + 1], a[i + 2], a[i + 3]
-        if n >= 4:
-            into[0] += a0 * b[0]
-            into[1] += a0 * b[1] + a1 * b[0]
-            into[2] += a0 * b[2] + a1 * b[1] + a2 * b[0]
-            for k in range(3, n):
-                into[k] += a0 * b[k] + a1 * b[k - 1] + a2 * b[k - 2] + a3 * b[k - 3]
-            into[n] += a1 * b[n - 1] + a2 * b[n - 2] + a3 * b[n - 3]
-            into[n + 1] += a2 * b[n - 1] + a3 * b[n - 2]
-            into[n + 2] += a3 * b[n - 1]
-        else:
-            for j in range(4):
-                for k in range(n):
-                    into[j + k] += a[i + j] * b[k]
-        i += 4
-    while i < a.shape[0]:
-        into = out[i : i + n]
-        for k in range(n):
-            into[k] += a[i] * b[k]
-        i += 1
+class Fresh(NamedTuple):
+    """Rows that came to a window.
 
-
-@exact_kernel
-def _product(exist: Floats, first: int, last: int, out: Floats) -> tuple[int, int, int]:
-    """The mass function of the absent among the rows ``first`` to ``last`` (exclusive), into ``out``.
-
-    Halves are convolved: bands grow with the root of the rows, so n rows cost n log n without any transform.
+    Its oldest row, the first new one, and of the new ones: which ends its tick, and the oldest row kept at that tick.
     """
-    rows = last - first
-    blocks = max(1, -(-rows // _LEAF))
-    stride = _LEAF + 1
-    here = np.empty(blocks * stride)
-    there = np.empty(blocks * stride)
-    at = np.empty((blocks, 3), np.int64)  # where each begins, its length and least count
-    buffers = np.empty((2, stride + 1))
-    for b in range(blocks):
-        buffers[0, 0] = 1.0
-        end = min(last, first + (b + 1) * _LEAF)
-        which, begin, n, low = _times_rows(buffers, 0, 0, 1, 0, exist, first + b * _LEAF, end)
-        here[b * stride : b * stride + n] = buffers[which, begin : begin + n]
-        at[b, 0], at[b, 1], at[b, 2] = b * stride, n, low
-    while blocks > 1:
-        half = blocks // 2
-        for b in range(half):
-            left, right = at[2 * b], at[2 * b + 1]
-            into = there[left[0] :]
-            n = left[1] + right[1] - 1
-            low = left[2] + right[2]
-            _convolve(here[left[0] : left[0] + left[1]], here[right[0] : right[0] + right[1]], into)
-            begin, n, low = _trimmed(into, n, low)
-            at[b, 0], at[b, 1], at[b, 2] = at[2 * b, 0] + begin, n, low
-        if blocks % 2:
-            left = at[blocks - 1]
-            there[left[0] : left[0] + left[1]] = here[left[0] : left[0] + left[1]]
-            at[half, 0], at[half, 1], at[half, 2] = left[0], left[1], left[2]
-        here, there = there, here
-        blocks = half + blocks % 2
-    n = at[0, 1]
-    out[:n] = here[at[0, 0] : at[0, 0] + n]
-    return 0, n, at[0, 2]
+
+    oldest: int
+    begin: int
+    tick_end: Flags
+    floor: Ints
 
 
-@exact_kernel
-def absent_pmf(exist: Floats) -> tuple[Floats, int]:
-    """The mass function of the number of absent rows, and the count that its first entry is for."""
-    out = np.empty(exist.shape[0] + 1)
-    _, n, low = _product(exist, 0, exist.shape[0], out)
-    return out[:n].copy(), low
+class Added(NamedTuple):
+    """The fourth to sixth cumulant of the rows up to ``upto[1]`` less those of the rows up to ``upto[0]``."""
 
-
-# These two may be summed in any order: what that moves, on another kind of processor, is 1e-16, and decides only where
-# a probability lies within as much of a threshold that is itself 1e-9 off every round number.
-@kernel
-def total_of(values: Floats) -> float:
-    """The sum, in any order."""
-    total = 0.0
-    for k in range(values.shape[0]):
-        total += values[k]
-    return total
-
-
-@kernel
-def dot(x: Floats, y: Floats) -> float:
-    """The sum of products, in any order; ``y`` may be longer."""
-    total = 0.0
-    for k in range(x.shape[0]):
-        total += x[k] * y[k]
-    return total
+    upto: Ints
+    cumulants: Floats
 
 
 @exact_kernel
 def sums(exist: Floats) -> NDArray[np.float64]:
     """Running sums over the rows before each: of p, p (1 - p), p (1 - p) (1 - 2 p), and of rows that are certain."""
     out = np.zeros((exist.shape[0] + 1, 4))
-    for i in range(exist.shape[0]):
+    add_sums(exist, 0, out)
+    return out
+
+
+@exact_kernel
+def add_sums(exist: Floats, begin: int, out: NDArray[np.float64]) -> None:
+    """Go on with them from the row ``begin`` on."""
+    for i in range(begin, exist.shape[0]):
         p = exist[i]
         v = p * (1.0 - p)
         out[i + 1, 0] = out[i, 0] + p
         out[i + 1, 1] = out[i, 1] + v
         out[i + 1, 2] = out[i, 2] + v * (1.0 - 2.0 * p)
         out[i + 1, 3] = out[i, 3] + (p == 1.0)
-    return out
 
 
 @exact_kernel
@@ -226,21 +135,20 @@ def _highest_open(newest: int, size: int, known: NDArray[np.float64]) -> int:
 @exact_kernel
 def _start(at: Ints, pivot: int, end: int, exist: Floats, head: NDArray[np.float64], tail: NDArray[np.float64]) -> None:
     """Take a pivot: rows after it up to ``end`` become one mass function, the table begins with nothing."""
-    begin, n, low = _product(exist, pivot + 1, end + 1, head[0])
+    begin, n, low = product(exist, pivot + 1, end + 1, head[0])
     at[_PIVOT], at[_END], at[_BUFFER], at[_BEGIN], at[_N], at[_LOW] = pivot, end, 0, begin, n, low
     tail[0, 0] = 1.0
     at[_DEPTH], at[_TAIL_BUFFER], at[_TAIL_BEGIN], at[_TAIL_N], at[_TAIL_LOW], at[_USED] = 0, 0, 0, 1, 0, 0
 
 
 @exact_kernel
-def _deepen(
-    at: Ints, row: int, exist: Floats, tail: NDArray[np.float64], rows: NDArray[np.int64], table: Floats
-) -> tuple[NDArray[np.int64], Floats]:
+def _deepen(at: Ints, row: int, exist: Floats, tail: NDArray[np.float64], entries: Entries) -> Entries:
     """Let the table reach back to ``row``. An entry holds Pr(absent >= y), from the greatest y to the least."""
+    rows, table = entries
     while at[_PIVOT] - at[_DEPTH] >= row:
         depth = at[_DEPTH]
         if depth > 0:
-            which, begin, n, low = _times_rows(
+            which, begin, n, low = times_rows(
                 tail,
                 at[_TAIL_BUFFER],
                 at[_TAIL_BEGIN],
@@ -269,7 +177,7 @@ def _deepen(
         rows[depth, 0], rows[depth, 1], rows[depth, 2] = at[_USED], n, at[_TAIL_LOW]
         at[_USED] += n
         at[_DEPTH] += 1
-    return rows, table
+    return Entries(rows, table)
 
 
 @exact_kernel
@@ -334,11 +242,17 @@ def _approximate(
 
 
 @exact_kernel
-def _scratch(n: int) -> tuple[Ints, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Room for the two stacks over n rows: where they are, newer part, older part, newer part without a row."""
+def stacks_of(n: int) -> Stacks:
+    """Room for the two stacks over n rows."""
     at = np.zeros(12, np.int64)
     at[_END] = _NONE
-    return at, np.empty((2, n + 2)), np.empty((2, n + 2)), np.empty((2, n + 2))
+    return Stacks(at, np.empty((2, n + 2)), np.empty((2, n + 2)), np.empty((2, n + 2)))
+
+
+@exact_kernel
+def no_entries() -> Entries:
+    """A table, empty."""
+    return Entries(np.empty((64, 3), np.int64), np.empty(4096))
 
 
 @exact_kernel
@@ -366,14 +280,6 @@ class CountRule(NamedTuple):
     method: int
 
 
-class Stacks(NamedTuple):
-    """Where the two stacks are, newer part, older part."""
-
-    at: Ints
-    head: NDArray[np.float64]
-    tail: NDArray[np.float64]
-
-
 class Questions(NamedTuple):
     """Which rows are asked about: by window, ascending, then by newest, then by partner."""
 
@@ -384,6 +290,12 @@ class Questions(NamedTuple):
 
 
 @exact_kernel
+def nothing_added() -> Added:
+    """Cumulants of no rows."""
+    return Added(np.zeros(2, np.int64), np.zeros(3))
+
+
+@exact_kernel
 def evict(windows: Ticks, exist: Floats, rule: CountRule, floor: Ints) -> int:
     """Algorithms 1 and 2 of Dallachiesa et al. 2015, tick by tick, over many windows.
 
@@ -391,77 +303,77 @@ def evict(windows: Ticks, exist: Floats, rule: CountRule, floor: Ints) -> int:
     each. Returns how many rows went only because there were more than ``max_rows``.
     """
     first, fresh, tick_end = windows
-    size, confidence, least, max_rows, method = rule
     longest = 0
     for w in range(first.shape[0] - 1):
         longest = max(longest, first[w + 1] - first[w])
-    at, head, tail, _ = _scratch(longest)
-    stacks = Stacks(at, head, tail)
-    rows = np.empty((64, 3), np.int64)
-    table = np.empty(4096)
-    capped = 0
+    stacks, entries, capped = stacks_of(longest), no_entries(), 0
     for w in range(first.shape[0] - 1):
         own = exist[first[w] : first[w + 1]]
-        known = sums(own)
-        n = own.shape[0]
-        oldest = 0
-        at[_END] = _NONE
-        begin = fresh[w]
-        few, added, more = _FEW * (n - begin) <= n, np.zeros(2, np.int64), np.zeros(3)
-        while begin < n:
-            newest = begin
-            while not tick_end[first[w] + newest]:
-                newest += 1
-            while newest - oldest >= size:
-                if method != EXACT:
-                    inside = _approximate(method, oldest, newest, _NONE, size, own, known)
-                else:
-                    inside = _settled(oldest, newest, size, known)
-                    if few and inside != inside:  # noqa: PLR0124 - NaN
-                        inside = _decided(oldest, newest, own, known, rule, added, more)
-                    if inside != inside:  # noqa: PLR0124 - NaN
-                        # Mostly all is there but the newest row, and a call with so many arrays costs more than that.
-                        if at[_END] == _NONE or oldest > at[_PIVOT] or at[_PIVOT] - at[_DEPTH] >= oldest:
-                            rows, table = _ready(oldest, newest, size, own, known, stacks, rows, table)
-                        elif at[_END] < newest:
-                            at[_BUFFER], at[_BEGIN], at[_N], at[_LOW] = _times_rows(
-                                head, at[_BUFFER], at[_BEGIN], at[_N], at[_LOW], own, at[_END] + 1, newest + 1
-                            )
-                            at[_END] = newest
-                        k = at[_PIVOT] - oldest
-                        values = head[at[_BUFFER], at[_BEGIN] : at[_BEGIN] + at[_N]]
-                        entry = table[rows[k, 0] : rows[k, 0] + rows[k, 1]]
-                        inside = min(1.0, _at_least(values, at[_LOW], entry, rows[k, 2], newest - oldest - size + 1))
-                if method == EXACT and confidence == 1.0:
-                    # Nothing short of enough certain rows is certain.
-                    gone = known[newest + 1, 3] - known[oldest + 1, 3] >= size
-                else:
-                    gone = 1.0 - inside >= confidence - 1e-9
-                if not gone and inside >= least:
-                    break
-                oldest += 1
-            if newest - oldest >= max_rows:
-                capped += newest - max_rows + 1 - oldest
-                oldest = newest - max_rows + 1
-            for row in range(begin, newest + 1):
-                floor[first[w] + row] = oldest
-            begin = newest + 1
+        stacks.at[_END] = _NONE
+        begin = first[w] + fresh[w]
+        came = Fresh(0, fresh[w], tick_end[begin : first[w + 1]], floor[begin : first[w + 1]])
+        entries, more = evict_one(Known(own, sums(own)), came, rule, stacks, entries, nothing_added())
+        capped += more
     return capped
 
 
 @exact_kernel
-def _decided(
-    row: int, newest: int, exist: Floats, known: NDArray[np.float64], rule: CountRule, added: Ints, more: Floats
-) -> float:
-    """A membership on the same side of what a row goes by as the exact one; NaN where only that one decides.
+def evict_one(
+    window: Known, came: Fresh, rule: CountRule, stacks: Stacks, entries: Entries, added: Added
+) -> tuple[Entries, int]:
+    """As `evict`, of one window, with what is known of it; the table, perhaps longer now, and how many rows went."""
+    own, known = window
+    oldest, begin, tick_end, floor = came
+    size, confidence, least, max_rows, method = rule
+    at, head = stacks.at, stacks.head
+    n, first, capped = own.shape[0], begin, 0
+    few = _FEW * (n - begin) <= n
+    while begin < n:
+        newest = begin
+        while not tick_end[newest - first]:
+            newest += 1
+        while newest - oldest >= size:
+            if method != EXACT:
+                inside = _approximate(method, oldest, newest, _NONE, size, own, known)
+            else:
+                inside = _settled(oldest, newest, size, known)
+                if few and inside != inside:  # noqa: PLR0124 - NaN
+                    inside = _decided(oldest, newest, own, known, rule, added)
+                if inside != inside:  # noqa: PLR0124 - NaN
+                    # Mostly all is there but the newest row, and a call with so many arrays costs more than that.
+                    if at[_END] == _NONE or oldest > at[_PIVOT] or at[_PIVOT] - at[_DEPTH] >= oldest:
+                        entries = _ready(oldest, newest, size, window, stacks, entries)
+                    elif at[_END] < newest:
+                        at[_BUFFER], at[_BEGIN], at[_N], at[_LOW] = times_rows(
+                            head, at[_BUFFER], at[_BEGIN], at[_N], at[_LOW], own, at[_END] + 1, newest + 1
+                        )
+                        at[_END] = newest
+                    inside = _member(oldest, newest, size, stacks, entries)
+            if method == EXACT and confidence == 1.0:
+                # Nothing short of enough certain rows is certain.
+                gone = known[newest + 1, 3] - known[oldest + 1, 3] >= size
+            else:
+                gone = 1.0 - inside >= confidence - 1e-9
+            if not gone and inside >= least:
+                break
+            oldest += 1
+        if newest - oldest >= max_rows:
+            capped += newest - max_rows + 1 - oldest
+            oldest = newest - max_rows + 1
+        floor[begin - first : newest + 1 - first] = oldest
+        begin = newest + 1
+    return entries, capped
 
-    ``more`` has the cumulants of the rows up to ``added[1]`` less those of the rows up to ``added[0]``.
-    """
+
+@exact_kernel
+def _decided(row: int, newest: int, exist: Floats, known: NDArray[np.float64], rule: CountRule, added: Added) -> float:
+    """A membership on the same side of what a row goes by as the exact one; NaN where only that one decides."""
     if known[newest + 1, 1] - known[row + 1, 1] < LEAST_VARIANCE:
         return math.nan
-    add_cumulants(exist, added[0], row + 1, -1.0, more)
-    add_cumulants(exist, added[1], newest + 1, 1.0, more)
-    added[0], added[1] = row + 1, newest + 1
+    upto, more = added
+    add_cumulants(exist, upto[0], row + 1, -1.0, more)
+    add_cumulants(exist, upto[1], newest + 1, 1.0, more)
+    upto[0], upto[1] = row + 1, newest + 1
     inside, error = nearly(rule.size - 1, known[newest + 1] - known[row + 1], more)
     low, high = inside - error, inside + error
     sure = rule.confidence == 1.0  # then it goes by rows that are certain, and perhaps by the least probability
@@ -471,26 +383,28 @@ def _decided(
 
 
 @exact_kernel
-def _ready(
-    row: int,
-    newest: int,
-    size: int,
-    exist: Floats,
-    known: NDArray[np.float64],
-    stacks: Stacks,
-    rows: NDArray[np.int64],
-    table: Floats,
-) -> tuple[NDArray[np.int64], Floats]:
+def _ready(row: int, newest: int, size: int, window: Known, stacks: Stacks, entries: Entries) -> Entries:
     """Let the newer part reach to ``newest`` and the table back to ``row``; the table, perhaps longer now."""
-    at, head, tail = stacks
+    at, head, tail, _ = stacks
+    exist, known = window
     if at[_END] == _NONE or row > at[_PIVOT] or at[_END] > newest:
         _start(at, _pivot(row, newest, newest, size, known), newest, exist, head, tail)
     if at[_END] < newest:
-        at[_BUFFER], at[_BEGIN], at[_N], at[_LOW] = _times_rows(
+        at[_BUFFER], at[_BEGIN], at[_N], at[_LOW] = times_rows(
             head, at[_BUFFER], at[_BEGIN], at[_N], at[_LOW], exist, at[_END] + 1, newest + 1
         )
         at[_END] = newest
-    return _deepen(at, row, exist, tail, rows, table)
+    return _deepen(at, row, exist, tail, entries)
+
+
+@inlined_kernel
+def _member(row: int, newest: int, size: int, stacks: Stacks, entries: Entries) -> float:
+    """A membership, of stacks that are ready."""
+    at, head, _, _ = stacks
+    k = at[_PIVOT] - row
+    values = head[at[_BUFFER], at[_BEGIN] : at[_BEGIN] + at[_N]]
+    entry = entries.table[entries.rows[k, 0] : entries.rows[k, 0] + entries.rows[k, 1]]
+    return min(1.0, _at_least(values, at[_LOW], entry, entries.rows[k, 2], newest - row - size + 1))
 
 
 @exact_kernel
@@ -506,26 +420,33 @@ def membership(
 
     Without a partner: at most size - 1 of the rows after it exist (Eq. 24). With one: at most size - 2 of the others.
     """
-    window, row, newest, partner = asked
     longest = 0
     for w in range(first.shape[0] - 1):
         longest = max(longest, first[w + 1] - first[w])
-    at, head, tail, spare = _scratch(longest)
-    stacks = Stacks(at, head, tail)
-    rows = np.empty((64, 3), np.int64)
-    table = np.empty(4096)
-    known = np.zeros((1, 4))
-    current = -1
+    stacks, entries = stacks_of(longest), no_entries()
+    q = 0
+    while q < asked.window.shape[0]:
+        w, begin = asked.window[q], q
+        while q < asked.window.shape[0] and asked.window[q] == w:
+            q += 1
+        own = exist[first[w] : first[w + 1]]
+        stacks.at[_END] = _NONE
+        of = slice(begin, q)
+        mine = Questions(asked.window[of], asked.row[of], asked.newest[of], asked.partner[of])
+        entries = membership_in(Known(own, sums(own)), size, method, mine, stacks, entries, out[of])
+
+
+@exact_kernel
+def membership_in(
+    window: Known, size: int, method: int, asked: Questions, stacks: Stacks, entries: Entries, out: Floats
+) -> Entries:
+    """As `membership`, of one window, with what is known of it; the table, perhaps longer now."""
+    own, known = window
+    at, head, tail, spare = stacks
     other = other_newest = _NONE
     which, begin, n, low = 0, 0, 0, 0
-    for q in range(window.shape[0]):
-        w = window[q]
-        own = exist[first[w] : first[w + 1]]
-        if w != current:
-            known = sums(own)
-            current = w
-            at[_END] = other = _NONE
-        i, m, j = row[q], newest[q], partner[q]
+    for q in range(out.shape[0]):
+        i, m, j = asked.row[q], asked.newest[q], asked.partner[q]
         if method != EXACT:
             out[q] = _approximate(method, i, m, j, size, own, known)
             continue
@@ -539,11 +460,8 @@ def membership(
                 continue
             # Mostly all is there already, and a call with so many arrays costs more than the answer.
             if at[_END] != m or i > at[_PIVOT] or at[_PIVOT] - at[_DEPTH] >= i:
-                rows, table = _ready(i, m, size, own, known, stacks, rows, table)
-            k = at[_PIVOT] - i
-            values = head[at[_BUFFER], at[_BEGIN] : at[_BEGIN] + at[_N]]
-            entry = table[rows[k, 0] : rows[k, 0] + rows[k, 1]]
-            out[q] = min(1.0, _at_least(values, at[_LOW], entry, rows[k, 2], m - i - size + 1))
+                entries = _ready(i, m, size, window, stacks, entries)
+            out[q] = _member(i, m, size, stacks, entries)
             continue
         # The newer part up to the partner is kept; with what came after it in the same tick it is made anew.
         if at[_END] == _NONE or i > at[_PIVOT] or at[_END] >= j:
@@ -553,19 +471,21 @@ def membership(
                 _start(at, at[_PIVOT], j - 1, own, head, tail)
             other = _NONE
         if at[_END] < j - 1:
-            at[_BUFFER], at[_BEGIN], at[_N], at[_LOW] = _times_rows(
+            at[_BUFFER], at[_BEGIN], at[_N], at[_LOW] = times_rows(
                 head, at[_BUFFER], at[_BEGIN], at[_N], at[_LOW], own, at[_END] + 1, j
             )
             at[_END] = j - 1
         if other != j or other_newest != m:
             length = at[_N]
             spare[0, :length] = head[at[_BUFFER], at[_BEGIN] : at[_BEGIN] + length]
-            which, begin, n, low = _times_rows(spare, 0, 0, length, at[_LOW], own, j + 1, m + 1)
+            which, begin, n, low = times_rows(spare, 0, 0, length, at[_LOW], own, j + 1, m + 1)
             other, other_newest = j, m
-        rows, table = _deepen(at, i, own, tail, rows, table)
+        entries = _deepen(at, i, own, tail, entries)
+        rows, table = entries
         k = at[_PIVOT] - i
         entry = table[rows[k, 0] : rows[k, 0] + rows[k, 1]]
         out[q] = min(1.0, _at_least(spare[which, begin : begin + n], low, entry, rows[k, 2], m - i - size + 1))
+    return entries
 
 
 @exact_kernel
@@ -581,7 +501,7 @@ def curve(exist: Floats, size: int) -> Floats:
         return out
     buffers = np.empty((2, n + 2))
     which = 0
-    begin, m, low = _product(exist, top + 1, n, buffers[0])
+    begin, m, low = product(exist, top + 1, n, buffers[0])
     for row in range(top, -1, -1):
         if _settled(row, newest, size, known) == 0.0:
             out[: row + 1] = 0.0
@@ -589,5 +509,5 @@ def curve(exist: Floats, size: int) -> Floats:
         least = newest - row - size + 1
         values = buffers[which, begin : begin + m]
         out[row] = min(1.0, total_of(values[min(m, max(0, least - low)) :]))
-        which, begin, m, low = _times_rows(buffers, which, begin, m, low, exist, row, row + 1)
+        which, begin, m, low = times_rows(buffers, which, begin, m, low, exist, row, row + 1)
     return out

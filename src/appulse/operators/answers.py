@@ -9,7 +9,7 @@ import numpy as np
 
 from appulse.model.batch import Batch
 from appulse.model.strings import Bytes
-from appulse.operators.numbering import NUMBERS
+from appulse.operators.window_starts import NUMBERS
 from appulse.operators.withdrawals import expanded
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.batch import Ragged
-    from appulse.operators.numbering import WindowStarts, Withdrawn
     from appulse.operators.pairings import Pairings
+    from appulse.operators.window_starts import WindowStarts, Withdrawn
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ from appulse.operators.answers import NO_ANSWERS, Answers, OpenPairs
 from appulse.operators.arrivals import Arrivals
 from appulse.operators.cost import UNKNOWN, Choice
 from appulse.operators.labels import LabelNumbers
-from appulse.operators.numbering import Withdrawn
 from appulse.operators.output import Output
 from appulse.operators.partners import Partners
 from appulse.operators.presence import Windows
 from appulse.operators.store import Further, TableRows, WindowBuffer
 from appulse.operators.vectors import by_products
+from appulse.operators.window_starts import Withdrawn
 from appulse.operators.withdrawals import GONE, same_rows
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.operators.numbering import WindowStarts
     from appulse.operators.pairs import Ownership
     from appulse.operators.plan import JoinPlan
     from appulse.operators.presence import ExistenceTable
+    from appulse.operators.window_starts import WindowStarts
 
 _EVER = np.iinfo(np.int64).max
 _NEVER = np.iinfo(np.int64).min

@@ -16,68 +16,30 @@ from appulse.kernels import bursts, poisson_binomial
 from appulse.kernels import numbering as kernels
 from appulse.kernels.delta import Attributes, evict_far
 from appulse.kernels.strings import gather_runs
-from appulse.model.batch import Batch, Ragged
+from appulse.model.batch import Ragged
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes, Labels
 from appulse.operators.buffers import Arena, Column
 from appulse.operators.bursts import check_chains
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.presence import ExistenceTable
+from appulse.operators.running_presence import RunningPresence, RunningWindows, run_on
+from appulse.operators.window_starts import WindowStarts, Withdrawn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from appulse.operators.attributes import Attribute
+    from appulse.operators.running_presence import RunningWindow
     from appulse.windows.frames import Rule
 
 #: A time after every tick.
 END = int(np.iinfo(np.int64).max)
 _COMPACT_FROM = 4096
-# Numbers of rows stay below this, so that one integer holds a window and a number.
-NUMBERS = 1 << 40
 # Weights that sum to 1 need not do so in float64.
 _ROUNDING = 1e-12
-
-
-@dataclass(frozen=True)
-class WindowStarts(Batch):
-    """Windows that moved on: from ``tick`` on, that of (group, stream) holds the rows numbered from ``floor``."""
-
-    group: Labels
-    stream: NDArray[np.int64]
-    tick: NDArray[np.int64]
-    floor: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Withdrawn:
-    """Rows of windows that are withdrawn, by their numbers: those behind them move up.
-
-    ``group`` is numbered by the caller.
-    """
-
-    group: NDArray[np.int64]
-    stream: NDArray[np.int64]
-    number: NDArray[np.int64]
-
-    def renumber(
-        self, group: NDArray[np.int64], stream: NDArray[np.int64], number: NDArray[np.int64]
-    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Which of some rows these are, and the numbers of the others from now on."""
-        wide = int(max(self.stream.max(initial=0), stream.max(initial=0))) + 1
-        gone = np.unique((self.group * wide + self.stream) * NUMBERS + self.number)
-        window = (group * wide + stream) * NUMBERS
-        before, upto = np.searchsorted(gone, window + number), np.searchsorted(gone, window + number, side="right")
-        return upto > before, number - (before - np.searchsorted(gone, window))
-
-    def reframe(self, group: NDArray[np.int64], frame: NDArray[np.int64]) -> None:
-        """Renumber what frames say of windows, in place: their floors, and the newest numbers beside them."""
-        streams = frame.shape[1] // 2
-        for column in range(frame.shape[1]):
-            gone, numbers = self.renumber(group, np.full(len(group), column % streams), frame[:, column])
-            frame[:, column] = numbers - (gone & (column >= streams))
 
 
 @dataclass(frozen=True)
@@ -87,7 +49,7 @@ class Numbered:
     objects: list[Objects]
     places: NDArray[np.int64]
     floors: WindowStarts
-    presence: ExistenceTable | None
+    presence: ExistenceTable | RunningPresence | None
 
 
 @dataclass(frozen=True)
@@ -121,7 +83,8 @@ class Sequencer:
     ``places`` is how many places (tiles) rows have copies at. With ``every_tick`` places learn each floor of each
     tick, else only the last one. With ``in_order`` no row is ever numbered behind a tick that was released. Rows that
     are in an uncertain window with a probability less than ``least`` leave it, too. ``capped`` counts those that left
-    for the sake of ``max_rows`` alone. ``attribute`` is that of a delta window under value uncertainty.
+    for the sake of ``max_rows`` alone. With ``tabled`` what may not exist is always a table. ``attribute`` is that of a
+    delta window under value uncertainty.
     """
 
     def __init__(
@@ -130,6 +93,7 @@ class Sequencer:
         rule: Rule,
         places: int = 1,
         *,
+        tabled: bool = False,
         every_tick: bool = False,
         in_order: bool = True,
         least: float = 0.0,
@@ -137,13 +101,13 @@ class Sequencer:
     ) -> None:
         self._attribute = attribute
         self.rule, self.places, self._every_tick, self._in_order = rule, places, every_tick, in_order
-        self._streams, self._least, self.capped = streams, least, 0
+        self._streams, self._least, self._tabled, self.capped = streams, least, tabled, 0
         self._reset()
 
     def _reset(self) -> None:
         streams = self._streams
         self._held: list[list[Objects]] = [[] for _ in range(streams)]
-        self._groups = LabelNumbers()
+        self._groups, self._running = LabelNumbers(), RunningWindows()
         self._next, self._floor = np.zeros((1, streams), np.int64), np.zeros((1, streams), np.int64)
         self._head, self._tail = (np.full((1, streams), kernels.NONE, np.int64) for _ in range(2))
         self._block = np.full(1, kernels.no_block(), np.int64)
@@ -166,7 +130,8 @@ class Sequencer:
         """Bytes held, roughly."""
         waiting = sum(part.nbytes for parts in self._held for part in parts)
         attributes = self._values.nbytes + self._shares.nbytes
-        return waiting + sum(column.nbytes for column in self._arena()) + attributes + 6 * self._next.nbytes
+        rows = sum(column.nbytes for column in self._arena()) + self._running.nbytes
+        return waiting + rows + attributes + 6 * self._next.nbytes
 
     def _arena(self) -> list[Column]:
         rows = [self._number, self._group, self._stream, self._following, self._copy_first, self._copy_count]
@@ -230,6 +195,7 @@ class Sequencer:
         stays = self._live() & ~gone
         arena = self._rows(stays) | {"number": numbers[stays]}
         np.subtract.at(self._next, (group, stream), 1)
+        self._running.clear()
         self._clear_arena()
         self._restore_rows(arena)
         notes = np.column_stack([np.zeros((len(number), 1), np.int64), group, stream, np.zeros_like(number), number])
@@ -301,9 +267,12 @@ class Sequencer:
         held = self._held_by(len(self._number), np.arange(len(self._groups)))
         return self._presence(held)
 
+    def _windows_of(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+        return (np.unique(groups)[:, None] * self._streams + np.arange(self._streams)).ravel()
+
     def _held_by(self, begin: int, groups: NDArray[np.int64]) -> _WindowContents:
         """The windows of some groups, with the rows they held and then those from ``begin`` on."""
-        asked = (np.unique(groups)[:, None] * self._streams + np.arange(self._streams)).ravel()
+        asked = self._windows_of(groups)
         window = self._group.view[begin:] * self._streams + self._stream.view[begin:]
         place = np.searchsorted(asked, window)
         rows, first, count = kernels.rows_of(self._head.ravel(), self._following.view, asked, begin, place)
@@ -314,10 +283,19 @@ class Sequencer:
         exist = Ragged(held.first, self._measure.view[held.rows])
         return ExistenceTable(self._groups.labels(held.group), held.stream, held.base, exist)
 
-    def _uncertain(self, begin: int, group: NDArray[np.int64]) -> tuple[ExistenceTable | None, NDArray[np.int64]]:
+    def _uncertain(
+        self, begin: int, group: NDArray[np.int64]
+    ) -> tuple[ExistenceTable | RunningPresence | None, NDArray[np.int64]]:
         """What may not exist, and the floor of its window at the tick of each new row."""
         if self.rule.kind not in (kernels.UNCERTAIN_COUNT, kernels.UNCERTAIN_DELTA):
             return None, np.empty(0, np.int64)
+        if self.rule.uncertain and not self.rule.bursts and not self._tabled:
+            groups, streams = np.divmod(self._windows_of(group), self._streams)
+            oldest, end = self._floor[groups, streams], self._next[groups, streams]
+            if run_on(end - oldest, len(group)):
+                windows = self._running.of(groups, streams, end, lambda: self._rows_held(groups))
+                running = RunningPresence(self._groups.labels(groups), streams, self._running)
+                return running, self._run_on(begin, windows, oldest.tolist())
         held = self._held_by(begin, np.unique(group))
         rows, many = held.rows, np.diff(held.first)
         fresh = np.flatnonzero(rows >= begin)
@@ -329,14 +307,7 @@ class Sequencer:
         presence = None
         if self.rule.uncertain:
             presence = self._presence(held)
-            rule = poisson_binomial.CountRule(
-                self.rule.size,
-                self.rule.confidence,
-                self._least if self.rule.method == poisson_binomial.EXACT else 0.0,
-                END if self.rule.max_rows is None else self.rule.max_rows,
-                self.rule.method,
-            )
-            self.capped += self._evict(ticks, held, presence.exist.values, rule, floor)
+            self.capped += self._evict(ticks, held, presence.exist.values, floor)
         else:
             first, values = gather_runs(self._values.begin, self._values.length, 0, self._values.values, rows)
             shares = gather_runs(self._shares.begin, self._shares.length, 0, self._shares.values, rows)[1]
@@ -346,15 +317,39 @@ class Sequencer:
         given[rows[fresh] - begin] = held.base[np.searchsorted(held.first, fresh, side="right") - 1] + floor[fresh]
         return presence, given
 
+    def _rows_held(self, groups: NDArray[np.int64]) -> Iterator[NDArray[np.float64]]:
+        """The existence of the rows that the windows of some groups hold."""
+        held = self._held_by(len(self._number), groups)
+        return (self._measure.view[rows] for rows in np.split(held.rows, held.first[1:-1]))
+
+    def _run_on(self, begin: int, windows: Sequence[RunningWindow], oldest: Sequence[int]) -> NDArray[np.int64]:
+        """The floor of its window at the tick of each new row, of windows that go on from push to push."""
+        given = np.empty(len(self._number) - begin, np.int64)
+        group, stream, tick = self._group.view[begin:], self._stream.view[begin:], self._tick.view[begin:]
+        for window, before in zip(windows, oldest, strict=True):
+            own = np.flatnonzero((group == window.group) & (stream == window.stream))
+            tick_end = np.append(np.diff(tick[own]) != 0, True)[: len(own)]
+            exist = self._measure.view[begin:][own]
+            given[own], capped = window.evict(before, exist, tick_end, self._count_rule)
+            self.capped += capped
+        return given
+
+    @property
+    def _count_rule(self) -> poisson_binomial.CountRule:
+        rule = self.rule
+        least = self._least if rule.method == poisson_binomial.EXACT else 0.0
+        most = END if rule.max_rows is None else rule.max_rows
+        return poisson_binomial.CountRule(rule.size, rule.confidence, least, most, rule.method)
+
     def _evict(
         self,
         ticks: poisson_binomial.Ticks,
         held: _WindowContents,
         exist: NDArray[np.float64],
-        rule: poisson_binomial.CountRule,
         floor: NDArray[np.int64],
     ) -> int:
         """Find the oldest row that each window keeps at each tick; how many rows went for the sake of the limit."""
+        rule = self._count_rule
         if not self.rule.bursts:
             return poisson_binomial.evict(ticks, exist, rule, floor)
         correlation = np.array(self.rule.bursts)[held.stream]

@@ -9,6 +9,7 @@ import numpy as np
 
 from appulse.kernels import bursts, poisson_binomial
 from appulse.model.batch import Batch
+from appulse.operators.running_presence import RunningPresence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from appulse.model.batch import Ragged
     from appulse.model.strings import Labels
     from appulse.operators.labels import LabelNumbers
+    from appulse.operators.running_presence import RunningWindows
     from appulse.windows.frames import Rule
 
 _NO_PARTNER = -1
@@ -55,6 +57,7 @@ class Windows:
     def __init__(self, streams: int) -> None:
         self._streams = streams
         self._known: ExistenceTable | None = None
+        self._running: RunningWindows | None = None
         self._group = np.empty(0, np.int64)
         self._at = np.full((1, streams), _UNKNOWN, np.int64)
 
@@ -63,8 +66,15 @@ class Windows:
         """All there is."""
         return self._known
 
-    def learn(self, updates: ExistenceTable, groups: LabelNumbers, *, forget: bool) -> None:
-        """Take in what the windows are now; with ``forget`` that is all there is."""
+    def learn(self, updates: ExistenceTable | RunningPresence, groups: LabelNumbers, *, forget: bool) -> None:
+        """Take in what the windows are now; with ``forget``, and where they run on, that is all there is."""
+        self._running = None
+        if isinstance(updates, RunningPresence):
+            self._known, self._running = None, updates.running
+            group = groups.of(updates.group, len(updates.stream))
+            self._at = np.full((len(groups), self._streams), _UNKNOWN, np.int64)
+            self._at[group, updates.stream] = np.arange(len(group))
+            return
         group = groups.of(updates.group, len(updates))
         if not forget and self._known is not None:
             fresh = np.zeros((len(groups), self._streams), bool)
@@ -87,12 +97,18 @@ class Windows:
         size = rule.size
         out = np.ones(len(asked.row))
         doubtful = np.flatnonzero(asked.newest - asked.row >= size)
-        if len(doubtful) == 0 or self._known is None:
+        known, running = self._known, self._running
+        if len(doubtful) == 0:
             return out
         columns = (asked.partner, asked.newest, asked.window)
         doubtful = doubtful[np.lexsort([column[doubtful] for column in columns])]
         window = asked.window[doubtful]
-        base = self._known.base[window]
+        if known is None:
+            for i, of in enumerate(() if running is None else running.last):
+                at = doubtful[window == i]
+                out[at] = of.inside(asked.row[at], asked.newest[at], asked.partner[at], rule)
+            return out
+        base = known.base[window]
         partner = asked.partner[doubtful]
         answers = np.empty(len(doubtful))
         questions = poisson_binomial.Questions(
@@ -101,9 +117,9 @@ class Windows:
             asked.newest[doubtful] - base,
             np.where(partner == _NO_PARTNER, _NO_PARTNER, partner - base),
         )
-        first, exist = self._known.exist.offsets, self._known.exist.values
+        first, exist = known.exist.offsets, known.exist.values
         if rule.bursts:
-            bursts.membership(first, exist, np.array(rule.bursts)[self._known.stream], size, questions, answers)
+            bursts.membership(first, exist, np.array(rule.bursts)[known.stream], size, questions, answers)
         else:
             poisson_binomial.membership(first, exist, size, rule.method, questions, answers)
         out[doubtful] = answers

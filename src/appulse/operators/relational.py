@@ -19,10 +19,11 @@ from appulse.operators.attributes import Attribute
 from appulse.operators.held_parts import HeldParts, Taken, group_hashes
 from appulse.operators.held_runs import Parts, RunningWindows, are_certain, runs_on
 from appulse.operators.labels import LabelNumbers
-from appulse.operators.numbering import END, Released, Sequencer, Withdrawn
+from appulse.operators.numbering import END, Released, Sequencer
 from appulse.operators.output import Output
 from appulse.operators.percentiles import FREQUENT, PERCENTILES
 from appulse.operators.window_answers import Answer, Evaluation, no_answer
+from appulse.operators.window_starts import Withdrawn
 from appulse.windows.frames import Rule
 
 if TYPE_CHECKING:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from appulse.model.uncertainty import Model
     from appulse.operators.arrivals import Arrivals
     from appulse.operators.presence import ExistenceTable
+    from appulse.operators.running_presence import RunningPresence
     from appulse.operators.store import LineIndex, WindowBuffer
     from appulse.windows.frames import Rule
 
@@ -77,7 +78,9 @@ class SimilarityJoin(FewPoints):
         self._matching = Watch(0, _matching_samples, values=True)  # samples that match, of the push at hand
         self._out = (np.empty(_FIRST_CAPACITY, np.int64), np.empty(_FIRST_CAPACITY, np.int64))
 
-    def push(self, batches: Sequence[tuple[int, int, Objects]], presence: Sequence[ExistenceTable] = ()) -> Answers:
+    def push(
+        self, batches: Sequence[tuple[int, int, Objects]], presence: Sequence[ExistenceTable | RunningPresence] = ()
+    ) -> Answers:
         """Answer the rows against the windows and each other, and keep them.
 
         Where windows are uncertain ``presence`` has the rows that those of the batches' groups held.

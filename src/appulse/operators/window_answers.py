@@ -11,11 +11,11 @@ import numpy as np
 
 from appulse.kernels import aggregates as kernels
 from appulse.kernels import bursts, quantiles
+from appulse.kernels.absent import absent_pmf
 from appulse.kernels.exact_sums import deviations as run_deviations
 from appulse.kernels.frequent import frequent
 from appulse.kernels.newest_quantiles import newest
 from appulse.kernels.ordered_runs import certain_extremes, certain_frequent, certain_quantiles
-from appulse.kernels.poisson_binomial import absent_pmf
 from appulse.kernels.uncertain_extremes import extremes
 from appulse.model.covariance import deviations
 from appulse.model.encode import sampled

@@ -553,8 +553,8 @@ def times_of(micros: NDArray[np.int64], stream: NDArray[np.int64], call: JoinCal
     return pa.concat_arrays(parts).take(pa.array(stream * len(micros) + np.arange(len(micros))))
 
 
-def numbering_of(call: JoinCall, places: int = 1, *, standing: bool = False) -> Sequencer:
-    """What numbers the rows of a call whose windows go by rows.
+def numbering_of(call: JoinCall, *, standing: bool = False, tabled: bool = False) -> Sequencer:
+    """What numbers the rows of a call whose windows go by rows; ``tabled`` as a `Sequencer` has it.
 
     Where the ``standing`` answer may be asked for, rows stay in their windows although no new row can match them.
     """
@@ -563,7 +563,7 @@ def numbering_of(call: JoinCall, places: int = 1, *, standing: bool = False) -> 
     return Sequencer(
         len(plan.streams),
         rule,
-        places,
+        tabled=tabled,
         every_tick=plan.changes,
         in_order=not call.arrival,
         least=0.0 if standing else plan.least_inside,

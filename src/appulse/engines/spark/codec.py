@@ -14,9 +14,9 @@ from appulse.model.batch import Ragged
 from appulse.model.codec import from_columns, pack_batch, pack_columns, unpack_batch, unpack_columns
 from appulse.model.objects import Objects
 from appulse.operators.answers import Answers
-from appulse.operators.numbering import WindowStarts
 from appulse.operators.partners import RowNotes
 from appulse.operators.presence import ExistenceTable
+from appulse.operators.window_starts import WindowStarts
 from appulse.operators.withdrawals import Withdrawals
 
 if TYPE_CHECKING:

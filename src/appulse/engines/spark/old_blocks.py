@@ -17,8 +17,8 @@ from appulse.model.objects import Objects
 from appulse.model.readings import Readings
 from appulse.model.strings import Bytes, Labels
 from appulse.model.uncertainty import Form
-from appulse.operators.numbering import WindowStarts
 from appulse.operators.presence import ExistenceTable
+from appulse.operators.window_starts import WindowStarts
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray

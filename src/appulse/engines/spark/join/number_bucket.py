@@ -15,8 +15,9 @@ from appulse.engines.spark.codec import pack_arrays, pack_floors, pack_presence,
 from appulse.engines.spark.join.partner_bucket import sent_on
 from appulse.engines.spark.routing import tiled
 from appulse.engines.spark.stage import GroupBuckets
-from appulse.operators.numbering import Released, WindowStarts, pushed_out_at_once
+from appulse.operators.numbering import Released, pushed_out_at_once
 from appulse.operators.partners import LEFT, RowNotes, notes_of
+from appulse.operators.presence import ExistenceTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from appulse.engines.bucket import Bucket
     from appulse.engines.spark.tiling import Tiling
     from appulse.model.objects import Objects
+    from appulse.operators.window_starts import WindowStarts
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class NumberBucket(ObjectsBucket):
 
     def __init__(self, call: JoinCall) -> None:
         super().__init__(call)
-        self.numbering = numbering_of(call)
+        self.numbering = numbering_of(call, tabled=True)
         self._mark = self.numbering.mark()
         self._capped = 0
         self.idle = True
@@ -128,7 +130,7 @@ class NumberBucket(ObjectsBucket):
             stays = _in_window(objects, part.stream)[rows]
             kept = (rows[stays], places[stays], lanes[stays]) if not stays.all() else (rows, places, lanes)
             out += [(tile, block) for tile, block, _ in tiled(objects, part.stream, self.tiling, kept)]
-        if numbered.presence is not None:
+        if isinstance(numbered.presence, ExistenceTable):
             # Once per tile and batch, whatever its rows: what they meet may not exist, and neither may they.
             presence = PRESENCE + pack_presence(numbered.presence)
             out += [(tile, presence) for tile in sorted({tile for tile, _ in out})]
