@@ -191,6 +191,14 @@ SESSIONS = {
     "fence_events": Session(
         {"things": POINT}, ap.FenceEvents, ap.fence_events, rounds, lambda held: {"fences": _fences(held)}
     ),
+    "fence_changes": Session(
+        {"things": POINT},
+        ap.FenceEvents,
+        ap.fence_events,
+        rounds,
+        lambda held: {"fences": _fences(held)},
+        lambda call, held: call.change(_fences(held).slice(0, 1)),
+    ),
     "queries": _matched({"rows": POINT}, _queries),
     "queries_of_two": _matched(_two(POINT), lambda _: pa.table({"query": ["near"], "condition": [_NEAR]})),
     "sensors": _of_one(LEVEL, _SENSORS, sensed, resolution=1.0, window=WINDOW),

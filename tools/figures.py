@@ -81,6 +81,7 @@ _PUSHES = {
     "aggregate_groups": "the same, a mean over a time window, of a tenth as many groups",
     "encounters": "`Encounters`",
     "fence_events": "`FenceEvents`, as many things",
+    "fence_changes": "the same, once fences have changed",
     "queries": "`QueryMatch`, as many queries",
     "queries_of_two": "`QueryMatch` over two streams",
     "sensors": "`SensorJoin`, readings in bins",

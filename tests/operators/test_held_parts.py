@@ -41,8 +41,19 @@ def _things(push: int) -> pa.Table:
     return pa.table(columns | {name: chance.uniform(-1.0, 10.0, n) for name in ("x", "y")})
 
 
+def _change(call: ap.FenceEvents, of: slice, word: str) -> None:
+    places = list(range(16)[of])
+    call.change(_FENCES.take(places).append_column("change", pa.array([word] * len(places))))
+
+
 @pytest.mark.parametrize("asked", [{}, {"dwell": "7 seconds"}, {"motion": ap.Straight(max_gap="9 seconds")}])
-def test_visits_in_parts_are_those_of_one(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("changing", [False, True])
+def test_visits_in_parts_are_those_of_one(
+    changing: bool, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where fences come and go, under which readings pass nothing."""
+    if changing and "motion" in asked:
+        return
     given = _SIDE | ({"motion": asked["motion"]} if "motion" in asked else {})
     further = {"crossing": 0.5} if "motion" in asked else asked
     calls = [ap.FenceEvents(ap.Stream(None, **given), fences=_FENCES, **further) for _ in range(2)]
@@ -50,6 +61,8 @@ def test_visits_in_parts_are_those_of_one(asked: dict[str, Any], monkeypatch: py
         found: list[Any] = []
         for call, young in zip(calls, (4, 1 << 30), strict=True):
             monkeypatch.setattr(held_parts, "YOUNG", young)
+            if changing and push % 8 == 5:
+                _change(call, slice(push % 3, None, 7), "remove" if push % 16 == 5 else "add")
             answers, engine = call.push(_things(push)), cast("Any", call._engine)
             visits = engine.bucket.operator.visits
             columns = [visits.fence, visits.since, visits.dwelt, visits.readings, visits.last, visits.key.data]
@@ -96,7 +109,8 @@ def test_a_push_copies_few_of_the_pairs_that_wait(monkeypatch: pytest.MonkeyPatc
     assert copied[0] < 20_000
 
 
-def test_a_push_looks_at_few_of_the_visits_held(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_push_looks_at_few_of_the_visits_held(changed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     looked, things = [0], legs.things
 
     def counted(keys: Any, group: Any) -> Any:
@@ -105,6 +119,8 @@ def test_a_push_looks_at_few_of_the_visits_held(monkeypatch: pytest.MonkeyPatch)
 
     call = ap.FenceEvents(ap.Stream(None, **_SIDE), fences=_FENCES)
     call.push(_rows(5_000, 0, 1, 8.0))
+    if changed:
+        _change(call, slice(0, 1), "add")
     call.push(_rows(10, 5_000, 1, 8.0))
     monkeypatch.setattr(fences, "things", counted)  # as fences know it
     for push in range(1, 11):

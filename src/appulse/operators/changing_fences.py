@@ -60,13 +60,35 @@ class Standing:
 
 
 class ChangingFences:
-    """The state: visits that have not ended, with the numbers of their fences."""
+    """The state: visits that have not ended.
+
+    Those to fences of the set that readings came under last are with that set, and stay there as long as it does.
+    """
 
     def __init__(self, plan: FencePlan) -> None:
         self.plan = plan
-        self.visits: Visits | None = None
         self.workers = Workers()
         self._made: list[tuple[Standing, Fences]] = []
+        self._with: tuple[Standing, Fences] | None = None
+        self._aside: Visits | None = None  # the others, with the numbers of their fences
+
+    @property
+    def visits(self) -> Visits | None:
+        """All visits, with the numbers of their fences; None: there is none."""
+        parts = [] if self._aside is None else [self._aside]
+        if self._with is not None and (own := self._with[1].visits) is not None:
+            parts.insert(0, replace(own, fence=self._with[0].number[own.fence]))
+        return Visits.concat(parts) if parts else None
+
+    @visits.setter
+    def visits(self, held: Visits | None) -> None:
+        if self._with is not None:
+            self._with[1].visits = None
+        self._with, self._aside = None, held
+
+    def outside(self, standing: Standing) -> Visits | None:
+        """Visits among which all are that are to fences which are not in a set."""
+        return self._aside if self._with is not None and self._with[0] is standing else self.visits
 
     def push(
         self,
@@ -104,54 +126,67 @@ class ChangingFences:
             after = runs[i + 1][1] if i + 1 < len(runs) else None
             ends = complete if after is None else int(after.time[0])
             found += self._run(standing, part, held, ends, last if after is None else None)
-        if settled and self.visits is not None:
+        if settled and (held := self.outside(current)) is not None and len(held):
             # Of fences that were removed, those of which no event can come any more.
-            over = (current.places(self.visits.fence) < 0) & (self.visits.fence < current.known)
+            over = (current.places(held.fence) < 0) & (held.fence < current.known)
             if self.plan.dwell is not None:
-                over &= self.visits.dwelt != 0
-            self.visits = self.visits.filter(~over)
+                over &= held.dwelt != 0
+            if over.any() and held is self._aside:
+                self._aside = held.filter(~over)
+            elif over.any():
+                self.visits = held.filter(~over)
         used = [*(standing for standing, _, _ in rows), current]
         self._made = [one for one in self._made if any(one[0] is standing for standing in used)]
         return _together(found)
 
     def __len__(self) -> int:
-        return 0 if self.visits is None else len(self.visits)
+        return sum(map(len, self._parts()))
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return 0 if self.visits is None else self.visits.nbytes
+        return sum(part.nbytes for part in self._parts())
 
     @property
     def due(self) -> int | None:
         """The time at which the next visit will have dwelt."""
-        return None if self.visits is None else self.visits.due(self.plan.dwell)
+        turns = [None if self._aside is None else self._aside.due(self.plan.dwell)]
+        turns += [] if self._with is None else [self._with[1].due]
+        return min((turn for turn in turns if turn is not None), default=None)
+
+    def _parts(self) -> list[Fences | Visits]:
+        parts = (self._aside, None if self._with is None else self._with[1])
+        return [part for part in parts if part is not None]
 
     def _run(
         self, standing: Standing, rows: Objects | None, holds: Held | None, now: int, last: int | None
     ) -> list[Happened]:
         """The events of readings that came under one set, and of dwelling before ``now``."""
+        fences, found = self._move(standing), []
+        if self._aside is not None and len(self._aside):
+            until = now if last is None else last
+            self._aside, said = self._apart(self._aside, standing, rows, until, ended=last is not None)
+            found.append(said)
+        happened = fences.push(rows, now, last, holds)
+        return [*found, happened._replace(fence=standing.number[happened.fence])]
+
+    def _move(self, standing: Standing) -> Fences:
+        """Have the visits to fences of a set with it, and the others aside."""
+        if self._with is not None and self._with[0] is standing:
+            return self._with[1]
+        held = self.visits
+        self.visits = None
         fences = next((made for own, made in self._made if own is standing), None)
         if fences is None:
             fences = Fences(self.plan, standing.regions, standing.terms)
             fences.workers = self.workers
             self._made.append((standing, fences))
-        held, aside, found = self.visits, None, []
-        if held is not None and len(held):
+        if held is not None:
             place = standing.places(held.fence)
-            if (place < 0).any():
-                until = now if last is None else last
-                aside, said = self._apart(held.filter(place < 0), standing, rows, until, ended=last is not None)
-                found.append(said)
-            held = replace(held, fence=place).filter(place >= 0)
-        fences.visits = held
-        happened = fences.push(rows, now, last, holds)
-        found.append(happened._replace(fence=standing.number[happened.fence]))
-        parts = [] if fences.visits is None else [replace(fences.visits, fence=standing.number[fences.visits.fence])]
-        fences.visits = None
-        parts += [] if aside is None else [aside]
-        self.visits = Visits.concat(parts) if parts else None
-        return found
+            fences.visits = replace(held, fence=place).filter(place >= 0)
+            self._aside = held.filter(place < 0) if (place < 0).any() else None
+        self._with = standing, fences
+        return fences
 
     def _apart(
         self, visits: Visits, standing: Standing, rows: Objects | None, now: int, *, ended: bool

@@ -136,7 +136,7 @@ class ChangingFenceBucket(LookingBucket):
     def _tidy(self) -> None:
         """Forget the names of fences that nobody will hear of."""
         if self._gone and all(version is self.version for version, _ in self.known):
-            visits = self.operator.visits
+            visits = self.operator.outside(self.version.standing)
             heard = set() if visits is None else set(visits.fence.tolist())
             self._gone = {number: name for number, name in self._gone.items() if number in heard}
 
