@@ -90,6 +90,13 @@ def rounds(rows: int, start: int, held: int, stream: int) -> pa.Table:
     return pa.table({"id": thing, "t": t, "x": place[:, 0], "y": place[:, 1]})
 
 
+def doubled(rows: int, start: int, held: int, stream: int) -> pa.Table:
+    """The same, where of ten readings one is of the thing and the time of the one before it."""
+    table, number = rounds(rows, start, held, stream), np.arange(rows)
+    before = table.take(number - (number % 10 == 9))
+    return before.select(["id", "t"]).append_column("x", table["x"]).append_column("y", table["y"])
+
+
 def sensed(rows: int, start: int, held: int, stream: int) -> pa.Table:
     """Readings of a tenth as many sensors, with as many different levels."""
     chance = np.random.default_rng([start, held, stream])
@@ -188,6 +195,7 @@ SESSIONS = {
     "aggregate_tumbling": _aggregate("mean", lambda _: BLOCK),
     "aggregate_groups": _aggregate("mean", rows=grouped, partition_by="g"),
     "encounters": Session({"things": BETWEEN}, ap.Encounters, ap.encounters, rounds, lambda _: _CLOSE, loads=2),
+    "encounters_twice": Session({"things": BETWEEN}, ap.Encounters, ap.encounters, doubled, lambda _: _CLOSE, loads=2),
     "fence_events": Session(
         {"things": POINT}, ap.FenceEvents, ap.fence_events, rounds, lambda held: {"fences": _fences(held)}
     ),

@@ -80,6 +80,7 @@ _PUSHES = {
     "aggregate_tumbling": "the same, a mean over a block",
     "aggregate_groups": "the same, a mean over a time window, of a tenth as many groups",
     "encounters": "`Encounters`",
+    "encounters_twice": "the same, where things have two readings at one time",
     "fence_events": "`FenceEvents`, as many things",
     "fence_changes": "the same, once fences have changed",
     "queries": "`QueryMatch`, as many queries",

@@ -116,7 +116,9 @@ def test_the_last_readings_held_in_parts_make_the_same_legs(twice: bool, monkeyp
         assert found[0] == found[1]
 
 
-def test_a_push_looks_at_few_of_the_last_readings_held(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_push_looks_at_few_of_the_last_readings_held(twice: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where one thing has two readings at one time."""
     looked: list[int] = []
     in_order = legs._in_order
 
@@ -128,6 +130,7 @@ def test_a_push_looks_at_few_of_the_last_readings_held(monkeypatch: pytest.Monke
     call = ap.Encounters(ap.Stream(None, **_SIDE, motion=ap.Straight(max_gap=1e6)), epsilon=0.1, probability=1.0)
     call.push(_rows(4_000, 1, 1e4))
     for push in range(5):
-        some = _rows(10, push, 1e4)
-        call.push(some.set_column(1, "t", pa.array(100.0 * (push + 1) + np.arange(10))))
+        some = _rows(10, push, 1e4, 9 if twice else 0)
+        call.push(some.set_column(1, "t", pa.array(100.0 * (push + 1) + np.arange(10) % 9)))
+    assert len(call.rejects()) == 5 * twice
     assert max(looked[-4:]) <= 40

@@ -105,10 +105,6 @@ class LegMaker:
             return None
         given = Objects.concat([*(held.rows for held in taken.rows), *rows])
         order, following, twice = _in_order(given, carried=self._carried)
-        if len(twice) and taken.at is not None:  # all that is held is put in canonical order, too
-            taken = self._held.parts.whole()
-            given = Objects.concat([*(held.rows for held in taken.rows), *rows])
-            order, following, twice = _in_order(given, carried=self._carried)
         led = np.zeros(len(given), bool)
         led[: len(taken)] = np.concatenate([led[:0], *(held.led for held in taken.rows)])
         led, time = led[order], given.time[order]
