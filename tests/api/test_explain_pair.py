@@ -242,3 +242,20 @@ def test_rows_may_be_of_pandas() -> None:
     settings |= {"epsilon": 1, "probability": 0.9}
     of_frames = ap.explain_pair(rows.iloc[:1], rows.iloc[1:], **settings)
     assert ap.explain_pair(rows.iloc[0], rows.iloc[1], **settings) == of_frames
+
+
+def test_by_another_metric_reaches_are_in_a_straight_line() -> None:
+    """Those of two points at the corners of a square that a margin makes wide enough."""
+    value = ap.Exact("x", "y")
+    left, right = ({"id": id_, "ts": 0, "x": x, "y": x} for id_, x in (("a", 0.0), ("b", 3.9)))
+    text = ap.explain_pair(
+        left,
+        right,
+        left=ap.Stream(None, key="id", time="ts", value=value),
+        right=ap.Stream(None, key="id", time="ts", value=value, margin=3.0),
+        epsilon=1.0,
+        metric="chebyshev",
+        probability=1.0,
+    )
+    assert "distance of the means: 5.51543 in a straight line; epsilon 4; with both reaches 5.65685\n" in text
+    assert "\nan answer; decided by refinement" in text

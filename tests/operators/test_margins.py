@@ -71,6 +71,23 @@ def test_tiles_answer_as_one_process_does(data: st.DataObject) -> None:
     check_tiles(data, case)
 
 
+@settings(max_examples=30)
+@given(st.integers(0, 1000), st.sampled_from(("euclidean", "manhattan", "chebyshev")), st.integers(2, 4), st.booleans())
+def test_wide_margins_reach_into_all_corners(seed: int, metric: str, d: int, bounded: bool) -> None:  # noqa: FBT001
+    """By Chebyshev's metric what is close to a row is a cube, whose corners are farther than its sides."""
+    chance, n, names = np.random.default_rng(seed), 60, [*"wxyz"][:d]
+    points, radius = chance.uniform(0.0, 10.0, (n, d)), chance.exponential(1.5, n)
+    rows = pa.table({"id": np.arange(n), "ts": np.zeros(n), "hull": radius} | dict(zip(names, points.T, strict=True)))
+    stream: ap.Stream[Any] = ap.Stream(rows, key="id", time="ts", value=ap.Exact(*names), margin="hull")
+    options = ap.Options() if bounded else ap.Options(bounds=frozenset())
+    found: Any = ap.self_join(stream, epsilon=0.5, probability=1, window=0, metric=metric, options=options)
+    gap = np.abs(points[:, None] - points[None])
+    apart = {"euclidean": np.linalg.norm(gap, axis=2), "manhattan": gap.sum(axis=2), "chebyshev": gap.max(axis=2)}
+    near = np.triu(apart[metric] <= 0.5 + radius[:, None] + radius, 1)
+    pairs = zip(found["left_key"].to_pylist(), found["right_key"].to_pylist(), strict=True)
+    assert sorted(tuple(sorted(pair)) for pair in pairs) == [tuple(pair) for pair in np.argwhere(near).tolist()]
+
+
 @pytest.mark.parametrize("index", ["auto", "grid", "dense"])
 def test_thousands_of_discs_that_touch(index: str) -> None:
     """Two discs touch where their centres are no farther apart than both radii."""

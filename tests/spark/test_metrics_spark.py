@@ -41,3 +41,22 @@ def test_batch_on_spark_answers_as_in_process(spark: SparkSession, margin: Any, 
     assert len(pairs) > 50
     assert rejects == ([(0, "negative margin"), (1, "non-finite value")] if margin else [])
     assert found(spark.createDataFrame(ROWS)) == (pairs, rejects)
+
+
+def test_margins_reach_into_the_corners_of_a_square(spark: SparkSession) -> None:
+    """Of 3.9 and 3.9 apart, within 1 and a margin of 3; the tiles of both rows have to meet, too."""
+    value = ap.Exact("x", "y")
+    left, right = (
+        spark.createDataFrame([(0, 0.0, x, x) for x in places], "id long, at double, x double, y double")
+        for places in ([0.0, 50.0], [3.9, 54.1])
+    )
+    found: Any = ap.similarity_join(
+        ap.Stream(left, key="id", time="at", value=value),
+        ap.Stream(right, key="id", time="at", value=value, margin=3.0),
+        epsilon=1.0,
+        metric="chebyshev",
+        probability=1,
+        window=1,
+        options=ap.Options(partitions=2),
+    )
+    assert [round(row.distance, 9) for row in found.collect()] == [3.9]

@@ -33,7 +33,7 @@ from appulse.model.motion import Straight
 from appulse.model.objects import Objects, contents
 from appulse.model.points import ball_points, normal_points
 from appulse.model.positions import EARTHS, checked_positions, degrees_around, given_degrees
-from appulse.model.reach import normal_quantile
+from appulse.model.reach import margin_reach, normal_quantile
 from appulse.model.room import full
 from appulse.model.samples import ABOVE_ONE, Weighted, checked_samples, weights_of
 from appulse.model.scaling import scaled_spread
@@ -74,7 +74,8 @@ def objects_of(rows: ValidRows, encoding: Encoding) -> Objects:
     """Objects of good rows."""
     objects = _objects(rows, encoding)
     if rows.margin is not None:
-        objects = replace(objects, reach=objects.reach + rows.margin * ABOVE_ONE, margin=rows.margin)
+        reach = objects.reach + margin_reach(rows.margin, objects.d, encoding.metric)
+        objects = replace(objects, reach=reach, margin=rows.margin)
     if encoding.behind:
         carried = [plain_values(rows.table[name]).cast(kind) for name, kind in encoding.carry]
         carried += [contents(objects)] if encoding.kept_apart else []

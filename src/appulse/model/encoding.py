@@ -100,6 +100,7 @@ class Encoding:
     degrees: bool = False  # of positions, keep what was given
     change: str | None = None  # the column that says which rows are withdrawn
     margin: str | float = 0.0  # what each row adds to epsilon
+    metric: str = "euclidean"  # of that epsilon
     units: tuple[float, ...] | None = None  # by which each dimension is divided
     correlation: float = 0.0  # of the existence of consecutive rows
     directions: bool = False  # whether rows are scaled to length 1
@@ -107,7 +108,7 @@ class Encoding:
     @cached_property
     def bare(self) -> bool:
         """Whether rows are a key, a time and a value, and nothing else is read or asked of them."""
-        settled = {"quantile", "gaussian_reach", "dimensions", "correlation"}
+        settled = {"quantile", "gaussian_reach", "dimensions", "correlation", "metric"}
         given = {one.name for one in fields(self) if one.default is MISSING} - {"existence", "partition_by", "differ"}
         kept = {name: getattr(self, name) for name in given | settled}
         return self == Encoding(**kept, existence=None, partition_by=(), differ=None)

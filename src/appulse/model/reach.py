@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
-__all__ = ["densest", "gaussian_reach", "normal_quantile", "reach_quantile"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["densest", "gaussian_reach", "margin_reach", "normal_quantile", "reach_quantile"]
+
+_TOLERANCE = 1e-9
 
 
 def reach_quantile(threshold: float) -> float:
@@ -20,6 +27,11 @@ def reach_quantile(threshold: float) -> float:
 def gaussian_reach(threshold: float) -> float:
     """Reach of an isotropic Gaussian among its like, in sigmas: Pr <= Phi((epsilon - D) / s) and s <= s1 + s2."""
     return max(0.0, normal_quantile(1.0 - threshold))
+
+
+def margin_reach(margin: NDArray[np.float64], d: int, metric: str) -> NDArray[np.float64]:
+    """What margins add to reaches, which go straight: by Chebyshev's metric as far as the corners of a cube."""
+    return margin * ((1.0 + _TOLERANCE) * (math.sqrt(d) if metric == "chebyshev" else 1.0))
 
 
 def densest(threshold: float, d: int) -> tuple[float, float]:

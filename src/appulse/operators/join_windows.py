@@ -13,6 +13,7 @@ from appulse.errors import StateError
 from appulse.model.covariance import widest
 from appulse.model.encode import sampled
 from appulse.model.objects import Objects
+from appulse.model.reach import margin_reach
 from appulse.model.uncertainty import Model, in_closed_form
 from appulse.model.workers import Workers
 from appulse.operators.answers import NO_ANSWERS, Answers, OpenPairs
@@ -409,7 +410,9 @@ class JoinWindows:
         whole = objects.radius
         if in_closed_form(model) and objects.spread.shape[1]:
             whole = np.maximum(whole, _GAUSSIAN_EDGE * widest(objects.spread, model))
-        return np.maximum(extent, whole if objects.margin is None else whole + objects.margin * (1.0 + 1e-9))
+        if objects.margin is not None:
+            whole = whole + margin_reach(objects.margin, objects.d, self.plan.metric)
+        return np.maximum(extent, whole)
 
     def _capped(self, objects: Objects, model: Model) -> NDArray[np.float64]:
         """Reaches, but no farther than any two rows match: what has a large error is nowhere likely."""

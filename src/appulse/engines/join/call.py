@@ -378,6 +378,7 @@ def resolve(
             carry=carried_of(stream, schema, name),
             change=stream.change,
             margin=stream.margin,
+            metric=plan.metric,
             units=units,
             directions=cosine is not None,
         )

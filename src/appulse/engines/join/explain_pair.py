@@ -211,13 +211,14 @@ def _numbers(left: _Side, right: _Side, call: JoinCall) -> Iterator[str]:
             yield f"geodesic {along:.6g}, difference of altitudes {abs(rise):.6g}{wanted}"
     distance = float(np.linalg.norm(way))
     epsilon = plan.epsilon if plan.vertical is None else plan.limit
-    reach = epsilon + float(left.row.reach[0] + right.row.reach[0])
+    reach = (epsilon if plan.euclidean else plan.limit) + float(left.row.reach[0] + right.row.reach[0])
     own = [0.0 if side.row.margin is None else float(side.row.margin[0]) for side in (left, right)]
     if plan.margins:
         yield f"epsilon {epsilon:.6g}, with margins {own[0]:.6g} and {own[1]:.6g} it is {epsilon + sum(own):.6g}"
         epsilon += sum(own)
         plan = replace(plan, epsilon=epsilon, margins=False) if plan.euclidean else plan
-    yield f"distance of the means: {distance:.6g}; epsilon {epsilon:.6g}; with both reaches {reach:.6g}"
+    straight = "" if plan.euclidean else " in a straight line"
+    yield f"distance of the means: {distance:.6g}{straight}; epsilon {epsilon:.6g}; with both reaches {reach:.6g}"
     yield f"mass: at most {mass:.6g}, if both exist"
     normal = plan.earth is not None or (pairs_in_closed_form(left.model, right.model) and not plan.values)
     error = _difference(left, right, way, plan) if normal else None
