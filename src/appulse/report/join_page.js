@@ -17,7 +17,8 @@
   let timer = 0, places = [], picked = -1;
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name);
-  const short = (value) => (value === null ? "" : Number(value.toPrecision(4)).toLocaleString("en"));
+  const digits = { maximumFractionDigits: 20 };
+  const short = (value) => (value === null ? "" : Number(value.toPrecision(4)).toLocaleString("en", digits));
 
   function colour(probability) {
     const ramp = dark.matches ? RAMPS.dark : RAMPS.light;
@@ -33,7 +34,7 @@
     return $("stretch").value === "1" ? [first, until] : [until - length, until];
   }
 
-  function extent(values) {
+  function extent(values, room = 0.5) {
     let low = Infinity, high = -Infinity;
     for (const value of values) {
       if (value === null) continue;
@@ -41,7 +42,7 @@
       high = Math.max(high, value);
     }
     if (!(low <= high)) return [0, 1];
-    return low === high ? [low - 0.5, high + 0.5] : [low, high];
+    return low === high ? [low - room, high + room] : [low, high];
   }
 
   const scale = ([low, high], start, end) => (value) => start + ((value - low) / (high - low)) * (end - start);
@@ -50,7 +51,7 @@
     const power = 10 ** Math.floor(Math.log10((high - low) / most));
     const step = [1, 2, 5, 10].map((f) => f * power).find((s) => (high - low) / s <= most);
     const found = [];
-    for (let i = Math.ceil(low / step); i * step <= high; i++) found.push([i * step, short(i * step)]);
+    for (let i = Math.ceil(low / step); i * step <= high; i++) found.push([i * step, short(i * step + 0)]); // of -0 it makes 0
     return found;
   }
 
@@ -58,12 +59,15 @@
   function view() {
     const inside = [LEFT, canvas.width - RIGHT], down = [canvas.height - BOTTOM, TOP];
     if ($("view").value === "map") {
-      const [east, north, x, y] = data.across, ends = [extent(x), extent(y)];
-      const each = Math.min((inside[1] - inside[0]) / (ends[0][1] - ends[0][0]), (down[0] - down[1]) / (ends[1][1] - ends[1][0]));
+      const [east, north, x, y] = data.across, ends = [extent(x, 0), extent(y, 0)];
+      const [wide, high] = ends.map(([low, most]) => most - low), most = Math.max(wide, high) || 1;
+      const each = Math.min((inside[1] - inside[0]) / (wide || most), (down[0] - down[1]) / (high || most));
       const middle = (end) => (end[0] + end[1]) / 2;
       const sx = (value) => (inside[0] + inside[1]) / 2 + each * (value - middle(ends[0]));
       const sy = (value) => (down[0] + down[1]) / 2 - each * (value - middle(ends[1]));
-      return { x, y, sx, sy, across: ticks(ends[0], 6), up: ticks(ends[1], 5), names: [east, north] };
+      const shown = ([from, to], end) => [from - to, to - from].map((room) => middle(end) + room / each / 2); // more than the extent
+      const across = ticks(shown(inside, ends[0]), 6), up = ticks(shown([down[1], down[0]], ends[1]), 5);
+      return { x, y, sx, sy, across, up, names: [east, north] };
     }
     const [, name, y] = data.views.find((v) => v[0] === $("view").value), end = extent(y);
     const sx = scale([first, first + span], ...inside), sy = scale(end, ...down);

@@ -14,7 +14,9 @@ import pyarrow.compute as pc
 from appulse.errors import BadArgument
 from appulse.model.columns import chunk, floats, is_numeric
 from appulse.model.times import is_time
+from appulse.report.meridian import longitude_middle, near
 from appulse.report.readings import micros_of
+from appulse.report.tracks import LONGITUDES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -114,7 +116,16 @@ def middles(matches: Matches, rows: NDArray[np.int64], positions: pa.Table) -> t
         some = matches.table.select([f"{side}_stream", f"{side}_key"]).take(pa.array(rows)).to_pydict()
         of = zip(*(map(str, column) for column in some.values()), strict=True)
         sides.append(at[[place.get(pair if streams else pair[1], len(at) - 1) for pair in of]])
-    return (sides[0] + sides[1]) / 2, axes
+    found = np.column_stack([_half_way(sides[0][:, i], sides[1][:, i], axis) for i, axis in enumerate(axes)])
+    return found, axes
+
+
+def _half_way(left: NDArray[np.float64], right: NDArray[np.float64], axis: str) -> NDArray[np.float64]:
+    """The middles of pairs of coordinates; of longitudes beside each other, also over the 180th meridian."""
+    if axis.lower() not in LONGITUDES:
+        return (left + right) / 2
+    found = (left + near(right, left)) / 2
+    return near(found, longitude_middle(found))
 
 
 def carried_middles(matches: Matches, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], list[str]] | None:
@@ -126,7 +137,7 @@ def carried_middles(matches: Matches, rows: NDArray[np.int64]) -> tuple[NDArray[
         some = matches.table.take(pa.array(rows))
         if not all(is_numeric(some[f"{side}_{name}"].type) for side in SIDES for name in (east, north)):
             continue
-        at = [(floats(some[f"left_{name}"]) + floats(some[f"right_{name}"])) / 2 for name in (east, north)]
+        at = [_half_way(floats(some[f"left_{name}"]), floats(some[f"right_{name}"]), name) for name in (east, north)]
         if east == "x":
             return np.column_stack(at), [east, north]
         with np.errstate(invalid="ignore"):

@@ -12,6 +12,7 @@ from appulse.engines.local import as_table
 from appulse.errors import BadArgument
 from appulse.model.columns import chunk, floats, is_numeric
 from appulse.model.times import is_number, is_time
+from appulse.report.meridian import longitude_middle, near
 from appulse.report.readings import micros_of, only
 
 if TYPE_CHECKING:
@@ -168,15 +169,14 @@ def _centre(at: NDArray[np.float64]) -> tuple[float, float]:
     """The middle of longitudes and latitudes, also across the 180th meridian."""
     if not len(at):
         return 0.0, 0.0
-    turns = np.exp(1j * np.radians(at[:, 0]))
     latitude = float((at[:, 1].min() + at[:, 1].max()) / 2)
-    return float(np.degrees(np.angle(turns.mean()))), min(max(latitude, -FARTHEST), FARTHEST)
+    return longitude_middle(at[:, 0]), min(max(latitude, -FARTHEST), FARTHEST)
 
 
 def _mercator(at: NDArray[np.float64], longitude: float, latitude: float) -> NDArray[np.float64]:
     """Longitudes and latitudes in a plane in which small things have their shape wherever they are."""
     unit = EARTH * float(np.cos(np.radians(latitude)))
-    across = np.radians((at[:, 0] - longitude + 180.0) % 360.0 - 180.0)
+    across = np.radians(near(at[:, 0], longitude) - longitude)
     return np.column_stack([across * unit, (_up(at[:, 1]) - _up(latitude)) * unit])
 
 
