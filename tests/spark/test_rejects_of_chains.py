@@ -106,6 +106,11 @@ def refused_times(folder: Path) -> list[int]:
     return sorted(int(time) for time in read_written(folder / "rejects")["time"].to_pylist())
 
 
+def reject_files(folder: Path) -> list[int]:
+    """The micro-batches of the files of rejects."""
+    return [int(name.split("/")[-1].split("-")[2]) for name in ds.dataset(folder / "rejects").files]
+
+
 def rejected(query: Any) -> list[int]:
     """What the progress of each micro-batch says, of all calls; those that time alone started say 0."""
     return [sum(int(of["rejected"]) for of in one.observedMetrics.values()) for one in query.recentProgress]
@@ -137,6 +142,7 @@ def test_later_batches_lose_no_reject(
     assert [one.rows for one in said][:BATCHES] == [3] * BATCHES  # though the plan reads the source two or three times
     jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId))
     assert len(jobs) == len(query.recentProgress) + 1 + len(BAD)
+    assert sorted(reject_files(tmp_path)) == [0, *BAD]  # one each, by one task
 
 
 @pytest.mark.parametrize("settings", [{"how": "full"}, {"window": ap.CountWindow(3)}], ids=["partners", "numbers"])
@@ -204,5 +210,4 @@ def test_rejects_that_spark_did_not_count_are_written(
     monkeypatch.setattr("appulse.engines.spark.batch_writer.observed_now", own_alone)
     run(pairs_joined(read_stream(spark, files(tmp_path / "in", rows_table(), 3))), tmp_path)
     assert refused_times(tmp_path) == TIMES
-    numbers = {name.split("/")[-1].split("-")[2] for name in ds.dataset(tmp_path / "rejects").files}
-    assert {int(number) for number in numbers} == {0, *BAD}
+    assert set(reject_files(tmp_path)) == {0, *BAD}

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _BEFORE = "rejected before"  # by the calls before
 # By name: the package itself stands above all layers.
 _OWN: str = import_module("appulse").version
+# How many rejects make a file: one task writes them all where they are few, which they mostly are.
+_REJECTS = 100_000
 # Seconds until the process of a run before, which a server of Spark Connect ends in its own time, has gone.
 PATIENCE = 10.0
 
@@ -126,7 +128,8 @@ class _Run:
             if job.rejects is not None and (
                 metrics()["rejected"] or (job.before and metrics()[_BEFORE]) or number == 0
             ):
-                refused = self._refused(batch, number)
+                known = metrics()["rejected"] + metrics()[_BEFORE]
+                refused = self._refused(batch, number).coalesce(1 + known // _REJECTS)
                 job.rejects.write(refused, number, lambda: True, refused.count)
             if job.read is not None and (rows := job.read(self._query())) is not None:
                 count_read(self._query(), number, rows)
@@ -140,7 +143,9 @@ class _Run:
         return _collected(batch, self._job.before) if found is None else found
 
     def _refused(self, batch: DataFrame, number: int) -> DataFrame:
-        bad = [batch.select(self._own[tag]) for tag in (REJECT, *self._job.before)]
+        tags = (REJECT, *self._job.before)
+        same = len({batch.schema[tag].dataType.simpleString() for tag in tags}) == 1
+        bad = [batch.select(F.inline(F.coalesce(*tags)))] if same else [batch.select(self._own[tag]) for tag in tags]
         if number == 0:  # with what was refused before any row
             bad += [rejects_frame(batch.sparkSession, table, schema) for table, schema in self._job.first_rejects]
         return _together(bad)
