@@ -81,15 +81,13 @@ def read(text: str, libraries: int = 0) -> Page:
 
 def drawn(file: Path, moment: str) -> str:
     """A page after its script ran, as Chromium says; skips where there is none that starts."""
+    return shown_by(f"{file.as_uri()}#{moment}", file.parent)
+
+
+def shown_by(address: str, profile: Path) -> str:
+    """The page of an address after its script ran, as `drawn`."""
     browser = shutil.which("chromium") or pytest.skip("there is no chromium")
-    flags = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={file.parent}",
-        "--virtual-time-budget=2000",
-    ]
-    address = f"{file.as_uri()}#{moment}"
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--virtual-time-budget=2000"]
     ran = subprocess.run(
         [browser, *flags, "--dump-dom", address], capture_output=True, text=True, check=False, timeout=60
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from html import unescape
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
+from appulse.connect.page_server import Feed, PageServer
 from appulse.report.join_page import join_page
-from appulse.report.meridian import longitude_middle, near
-from tests.helpers.pages import drawn, read
+from appulse.report.live import Shown
+from appulse.report.live_page import live_page
+from appulse.report.meridian import MapMiddle, longitude_middle, near
+from tests.helpers.pages import drawn, read, shown_by
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +34,31 @@ CanvasRenderingContext2D.prototype.fillText = (...drawn) => {
   document.title = JSON.stringify(texts);
 };
 </script><script>"""
+
+
+#: Has the title of the live page say where lines are drawn, the last ones of each.
+FOLLOWED = """<script>
+const lines = new Map(), own = L.Polyline.prototype.setLatLngs;
+L.Polyline.prototype.setLatLngs = function (places) {
+  lines.set(this, places);
+  document.title = JSON.stringify([...lines.values()].filter((line) => line.length));
+  return own.call(this, places);
+};
+</script><script>"""
+SHIPS = ap.Stream(None, key="ship", time="at", value=ap.Position("lat", "lon"), name="ships")
+
+
+def with_script(text: str, noted: str) -> str:
+    """A page whose browser may run another script, before its own."""
+    before, _, after = re.sub("<meta http-equiv[^>]*>", "", text).rpartition("<script>")
+    return before + noted + after
+
+
+def titled(page: str) -> Any:
+    """What the title of a page that a browser shows says."""
+    title = re.search("<title>(.*?)</title>", page)
+    assert title is not None
+    return json.loads(unescape(title[1]))
 
 
 def pairs(names: tuple[str, str] = ("lon", "lat")) -> pa.Table:
@@ -73,13 +102,74 @@ def test_matches_by_positions_are_half_way_between_them() -> None:
 
 def test_the_axes_of_matches_on_a_line_can_be_read(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    page = re.sub("<meta http-equiv[^>]*>", "", join_page(pairs()))
-    before, script, after = page.rpartition("<script>")
-    file.write_text(before + NOTED + after if script else page, "utf-8")
-    title = re.search("<title>(.*?)</title>", drawn(file, ""))
-    assert title is not None
-    texts: list[Any] = json.loads(unescape(title[1]))
+    file.write_text(with_script(join_page(pairs()), NOTED), "utf-8")
+    texts = titled(drawn(file, ""))
     said, ups = zip(*((text, y) for text, x, y in texts if x == 100), strict=True)
     assert len(set(said)) == len(said) > 1
     assert "-0" not in said
     assert min(np.abs(np.diff(ups))) > 22  # the height of a letter
+
+
+def test_a_map_turns_only_where_most_have_gone_far() -> None:
+    middle = MapMiddle()
+    assert middle.follow(np.array([])) == 0.0
+    assert middle.follow(np.array([10.0, 20.0])) == 0.0
+    assert abs(middle.follow(np.array(LONGITUDES))) == pytest.approx(180.0, abs=1e-3)
+    turned = middle.longitude
+    assert middle.follow(np.array([150.0])) == turned
+    assert middle.follow(np.array([0.0, 90.0, 180.0, 270.0])) == turned  # all around
+    assert middle.follow(np.array([-120.0])) == pytest.approx(-120.0)
+
+
+def test_a_live_map_has_things_of_both_sides_beside_each_other() -> None:
+    things = [[0, f"s{i}", lon, -17.0, 0.0] for i, lon in enumerate(LONGITUDES)]
+    found = Shown("job", "encounters", [SHIPS]).boxes(things)
+    west, _, east, _ = found["all"]
+    assert west < abs(found["middle"]) < east
+    assert east - west < 0.001
+    plane = ap.Stream(None, key="k", time="t", value=ap.Exact("x", "y"), name="plane")
+    found = Shown("job", "encounters", [plane]).boxes(things)
+    assert found["all"] == [-179.9999, -17.0, 179.9999, -17.0]
+    assert found["middle"] is None
+
+
+def test_a_live_map_has_fences_of_both_sides_beside_each_other() -> None:
+    regions = [f"POLYGON(({w} -20, {e} -20, {e} -10, {w} -10, {w} -20))" for w, e in ((175, 180), (-180, -170))]
+    regions.append("POLYGON((170 0, 190 0, 190 5, 170 5, 170 0))")
+    shown = Shown("job", "fence events", [SHIPS], pa.table({"query": [*"abc"], "region": regions}))
+    rings = [fence["rings"][0] for fence in shown.hello["fences"]]
+    ends = [[round(of([x for x, _ in ring])) for of in (min, max)] for ring in rings]
+    west = ends[0][0]
+    assert ends == [[west, west + 5], [west + 5, west + 15], [west - 5, west + 15]]
+    far = shown.boxes([[0, "a", -179.5, -17.0, 0.0]])
+    assert far["all"][2] - far["all"][0] == pytest.approx(20.0)
+
+
+def test_a_live_map_has_regions_of_both_sides_beside_each_other() -> None:
+    places = pa.table({"id": [*"abc"], "lat": [-17.0, -17.0, -16.0], "lon": [179.9, -179.9, -179.9]})
+    shown = Shown("job", "phenomena", [], None, (places, "id", ap.Position("lat", "lon")))
+    corners = [[179.9, -17.0], [-179.9, -17.0], [-179.9, -16.0]]
+    region = pa.table({"phenomenon": [1], "event": ["appears"], "value": [1.0], "hull": [corners]})
+    (event,) = shown.message({}, region)["events"]
+    sensors = [place for _, *place in shown.hello["sensors"]]
+    assert np.array(event["hull"]) == pytest.approx(np.array(sensors))
+    assert np.ptp(sensors, axis=0) == pytest.approx([0.2, 1.0])
+
+
+def test_a_browser_draws_tracks_over_the_meridian(tmp_path: Path) -> None:
+    """Also of a thing that goes over the edge of the map, at the other side of the Earth."""
+    shown = Shown("job", "encounters", [SHIPS])
+    said: list[Any] = [{"type": "hello", "title": "ships", "jobs": [shown.hello]}]
+    for step in range(4):
+        places = [179.99 + step * 0.01, -179.98 - step * 0.01, 0.02 - step * 0.01]
+        things = [[0, f"s{i}", (lon + 180.0) % 360.0 - 180.0, -17.0, 0.0] for i, lon in enumerate(places)]
+        step_said = shown.message({}) | {"type": "step", "job": 0, "things": things, "boxes": shown.boxes(things)}
+        said.append(step_said | {"figures": []})
+    feed = Feed(lambda: said)
+    with PageServer(with_script(live_page("ships"), FOLLOWED), feed) as server:
+        threading.Timer(3.0, feed.close).start()
+        lines = titled(shown_by(server.address, tmp_path))
+    across = [np.array(line)[:, 1] for line in lines if len(line) == 4]
+    assert len(across) == 3
+    assert max(np.abs(np.diff(line)).max() for line in across) == pytest.approx(0.01)
+    assert abs(across[0][-1] - across[1][-1]) < 0.1

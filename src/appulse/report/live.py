@@ -17,6 +17,7 @@ from appulse.model.regions import QUERY, REGION, radii_of
 from appulse.model.times import is_time, to_micros
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Position
 from appulse.report.live_figures import Rates, boxes, clock_text, figures
+from appulse.report.meridian import MapMiddle, near, put_together
 from appulse.report.page import plain, rounded
 from appulse.report.tracks import DEGREE
 
@@ -50,6 +51,7 @@ class Shown:
     _histogram: NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS, np.int64))
     _counted: dict[str, int] = field(default_factory=dict)
     _rates: Rates = field(default_factory=Rates)
+    _middle: MapMiddle = field(default_factory=MapMiddle)
 
     @property
     def earth(self) -> bool:
@@ -69,6 +71,8 @@ class Shown:
             "fences": [] if self.fences is None else outlines_of(self.fences, earth=self.earth),
             "sensors": [] if self.sensors is None else self._sensors(*self.sensors),
         }
+        if self.earth:
+            self._middle.longitude = put_together(message["fences"], message["sensors"])
         return message
 
     @cached_property
@@ -78,10 +82,19 @@ class Shown:
         places = np.array([*corners, *(place for _, *place in self.hello["sensors"])], np.float64).reshape(-1, 2)
         return np.stack([places.min(axis=0), places.max(axis=0)]) if len(places) else places
 
+    def _beside(self, longitudes: Any) -> NDArray[np.float64]:
+        """Longitudes where the map has them: around the middle of fences and sensors, else around that of things."""
+        return near(longitudes, self._middle.longitude)
+
     def boxes(self, things: Iterable[Sequence[Any]]) -> dict[str, Any]:
-        """What a map shows at first; ``things`` are those of messages."""
-        places = np.array([one[2:4] for one in things], np.float64).reshape(-1, 2)
-        return boxes(places, self._known)
+        """What a map shows at first, and the longitude in its middle; ``things`` are those of messages."""
+        places, known = np.array([one[2:4] for one in things], np.float64).reshape(-1, 2), self._known
+        if not self.earth:
+            return boxes(places, known) | {"middle": None}
+        if not len(known):
+            self._middle.follow(places[:, 0])
+        places[:, 0] = self._beside(places[:, 0])
+        return boxes(places, known) | {"middle": self._middle.longitude}
 
     def figures(self, things: int, state: Mapping[str, int], behind: float | None) -> list[tuple[str, str]]:
         """The sums so far, with rates, as texts."""
@@ -167,6 +180,8 @@ class Shown:
             fields["text"] = " and ".join(str(key) for _, key in pairs)
         elif "phenomenon" in row:
             hull = row.get("hull")
+            if hull and self.hello["earth"]:  # which knows where sensors are
+                hull = [[x, y] for x, (_, y) in zip(self._beside([x for x, _ in hull]).tolist(), hull, strict=True)]
             fields |= {"region": row["phenomenon"], "hull": hull, "ends": row.get("event") in ("disappears", "merges")}
             fields["things"] = [[0, str(key)] for key in row.get("sensors") or []]
             fields["text"] = f"region {row['phenomenon']} {row.get('event', '')}, value {row.get('value')}"

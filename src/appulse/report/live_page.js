@@ -4,6 +4,7 @@
   const $ = (id) => document.getElementById(id), now = () => performance.now();
   const TRAIL = 40, MARKED = 8000, STALE = 60000, EVENTS = 60, NAMES = 12, THINGS = 5000; // milliseconds, and numbers
   const style = getComputedStyle(document.documentElement), ink = (name) => style.getPropertyValue(`--${name}`).trim();
+  const near = (x, middle) => (middle === null ? x : x - 360 * Math.round((x - middle) / 360)); // longitudes side by side
   const colour = (i) => ink(`p${((i % 5) + 5) % 5}`), at = ([x, y]) => [y, x]; // Leaflet has latitude first
   const accent = { color: ink("accent"), weight: 1, fillOpacity: 1 }, quiet = { color: ink("quiet"), weight: 0.8, fill: false };
   let jobs = [], shown = 0, held = false;
@@ -31,7 +32,7 @@
     const fences = new Map(one.fences.map((fence) => [fence.name, drawn(fence).addTo(map)]));
     for (const [, ...spot] of one.sensors) L.circleMarker(at(spot), { ...quiet, radius: 2 }).addTo(map);
     const own = { ...one, place, map, fences, faint, over: L.layerGroup().addTo(map), things: new Map(), touched: new Set(),
-      marks: new Map(), lit: new Map(), regions: new Map(), events: [], bad: [], number: 0, fit: "most", last: null };
+      marks: new Map(), lit: new Map(), regions: new Map(), events: [], bad: [], number: 0, fit: "most", last: null, middle: null };
     for (const touched of ["pointerdown", "wheel", "keydown"]) place.addEventListener(touched, () => { own.fit = null; }, true);
     return own;
   }
@@ -68,6 +69,8 @@
     message.events.forEach((event) => happen(own, event));
     own.events = [...message.events.reverse(), ...own.events].slice(0, EVENTS);
     own.bad = [...message.rejects.map((bad) => `${bad.reason}: ${bad.stream} ${bad.key ?? ""} ${bad.detail}`), ...own.bad].slice(0, 20);
+    if (own.middle !== message.boxes.middle) own.things.forEach((thing) => own.touched.add(thing));
+    own.middle = message.boxes.middle;
     own.last = { ...message, clock: message.clock ?? own.last?.clock ?? "" };
   }
 
@@ -83,27 +86,36 @@
     if (fence) own.lit.set(fence.setStyle({ color: colour(event.colour), weight: 2, opacity: 1, fill: true }), event.at);
   }
 
-  const spotOf = (thing) => thing.trail[thing.trail.length - 1];
+  // Where a thing is, and where it has been: over the edge of the map, if need be, each place beside the next.
+  const spotOf = (own, thing) => [thing.trail.at(-1)[0], near(thing.trail.at(-1)[1], own.middle)];
+  function wayOf(own, thing) {
+    let beside = own.middle;
+    return beside === null ? thing.trail : thing.trail.toReversed().map(([y, x]) => [y, beside = near(x, beside)]);
+  }
   const about = (own, event) => event.things.map(([stream, key]) => own.things.get(`${stream} ${key}`)).filter((thing) => thing);
 
   function move(own, thing) {
+    const spot = spotOf(own, thing);
     if (!thing.layers) {
-      thing.way = L.polyline(thing.trail, { ...accent, opacity: 0.5 });
-      thing.dot = L.circleMarker(spotOf(thing), { ...accent, radius: 2 }).bindTooltip(make("span", thing.key));
-      thing.ring = L.circle(spotOf(thing), { ...accent, opacity: 0.5, fill: false, radius: thing.error });
+      thing.way = L.polyline([], { ...accent, opacity: 0.5 });
+      thing.dot = L.circleMarker(spot, { ...accent, radius: 2 }).bindTooltip(make("span", thing.key));
+      thing.ring = L.circle(spot, { ...accent, opacity: 0.5, fill: false, radius: thing.error });
       thing.layers = L.featureGroup([thing.way, thing.ring, thing.dot]).addTo(own.map);
     }
-    thing.way.setLatLngs(thing.trail);
-    thing.ring.setLatLng(spotOf(thing)).setRadius(thing.error);
-    thing.dot.setLatLng(spotOf(thing)).setStyle({ opacity: 1, fillOpacity: 1 });
+    thing.way.setLatLngs(wayOf(own, thing));
+    thing.ring.setLatLng(spot).setRadius(thing.error);
+    thing.dot.setLatLng(spot).setStyle({ opacity: 1, fillOpacity: 1 });
   }
 
   function mark(own, event, named) {
-    const things = about(own, event), left = 1 - (now() - event.at) / MARKED;
+    const things = about(own, event), [first, second] = things.map((thing) => spotOf(own, thing)), left = 1 - (now() - event.at) / MARKED;
     const look = { color: colour(event.colour), weight: 2, opacity: event.change === 1 ? 0.6 : Math.max(0.15, left), fill: false };
-    if (things.length > 1 && !event.past) L.polyline(things.slice(0, 2).map(spotOf), look).addTo(own.over);
+    if (second && !event.past) {
+      L.polyline([first, [second[0], near(second[1], own.middle === null ? null : first[1])]], look).addTo(own.over);
+    }
     for (const thing of left > 0 ? things : []) {
-      const ring = L.circleMarker(spotOf(thing), { ...look, radius: 5 }).addTo(own.over), point = own.map.latLngToLayerPoint(spotOf(thing));
+      const spot = spotOf(own, thing), point = own.map.latLngToLayerPoint(spot);
+      const ring = L.circleMarker(spot, { ...look, radius: 5 }).addTo(own.over);
       if (named.length >= NAMES || left < 0.4 || named.some((other) => other.distanceTo(point) < 30)) continue;
       named.push(point);
       ring.bindTooltip(make("span", thing.key), { permanent: true, direction: "right" });
@@ -148,7 +160,7 @@
     $(button).addEventListener("click", () => { Object.assign(jobs[shown], { fit: box, fitted: "" }); refresh(); });
   }
   $("busy").addEventListener("click", () => {
-    const own = jobs[shown], spots = [...own.marks.values()].flatMap((event) => about(own, event).map(spotOf));
+    const own = jobs[shown], spots = [...own.marks.values()].flatMap((event) => about(own, event).map((thing) => spotOf(own, thing)));
     own.fit = null;
     if (spots.length) own.map.fitBounds(spots, { padding: [60, 60], maxZoom: own.earth ? 17 : 60 });
   });
