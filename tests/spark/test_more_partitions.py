@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import appulse as ap
+from appulse.engines.spark import repartition
 from tests.helpers.streaming import files, read_stream, read_written
 
 if TYPE_CHECKING:
@@ -109,6 +110,33 @@ def test_a_query_goes_on_with_more_or_fewer_partitions(
         expected = expected.to_arrow()
     assert len(expected) > 10
     assert _rows(found) == _rows(expected)
+
+
+def test_a_query_that_was_killed_within_a_batch_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    """With the partitions it has; other ones come between batches, also after a move of states that was cut short."""
+    checkpoint, sink = tmp_path / "checkpoint", ("parquet", {"path": str(tmp_path / "out")})
+    table, folder = _table(), files(tmp_path / "in", _table().slice(0, 120), 40)
+
+    def run(partitions: int | None, **going: Any) -> None:
+        result = _fences(read_stream(spark, folder))
+        ap.start(result, sink, checkpoint=str(checkpoint), partitions=partitions, **going).awaitTermination()
+
+    def kill() -> None:
+        batches = [int(file.name) for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()]
+        (checkpoint / "commits" / str(max(batches))).unlink()
+
+    now = {"availableNow": True}
+    run(2, trigger=now)
+    kill()
+    with pytest.raises(ap.CheckpointError, match=r"in 2 partitions, between batches only\. .* let it end by itself"):
+        run(1, trigger=now)
+    run(2, trigger=now)
+    repartition._manager(spark).repartition(str(checkpoint), 1, False)
+    kill()
+    for file in files(tmp_path / "later", table.slice(120), 40).iterdir():
+        file.rename(folder / f"later-{file.name}")
+    run(2, drain=True)
+    assert _rows(read_written(tmp_path / "out")) == _rows(_fences(table))
 
 
 def _rows(table: pa.Table) -> list[str]:

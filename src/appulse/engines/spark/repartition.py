@@ -25,7 +25,7 @@ def repartitioned(spark: SparkSession, folder: Folder, own: Tiling, wanted: Tile
 
     No more tasks run at once than Spark has states, so it spreads these over as many where they are fewer.
     """
-    states = _states(folder)
+    states = _states(spark, folder)
     slots = own.latest.slots if states is None else states
     if states is not None and states < wanted.tiles:
         _spread(spark, folder, states, wanted.tiles)
@@ -39,7 +39,7 @@ def respread(spark: SparkSession, folder: Folder, own: Tiling, wanted: int) -> N
     The keys of rows say which bucket has their state, and nothing can tell which keys a bucket would give away.
     """
     buckets = own.latest.tiles
-    states = _states(folder)
+    states = _states(spark, folder)
     # Who asks for as many as there are buckets has what the first start had.
     tasks = (own.latest.slots or buckets) if wanted == buckets else wanted
     if states is None or states == tasks:
@@ -53,23 +53,41 @@ def respread(spark: SparkSession, folder: Folder, own: Tiling, wanted: int) -> N
         )
 
 
-def _states(folder: Folder) -> int | None:
+def _states(spark: SparkSession, folder: Folder) -> int | None:
     """Over how many partitions Spark has the states of a query; None before its first batch."""
-    batches = [int(name) for name in folder.names("offsets") if name.isdecimal()]
-    if not batches:
+    begun, ended = _newest(folder, "offsets"), _newest(folder, "commits")
+    if begun is None:
         return None
-    ended = [int(name) for name in folder.names("commits") if name.isdecimal()]
-    if max(batches) != max(ended, default=-1):
-        raise CheckpointError(
-            f"The last batch of the checkpoint {folder.path} has not ended, and states move between batches only. "
-            "Start the job once without partitions=, stop it, and start it again with them."
-        )
-    lines = (folder.read(f"offsets/{max(batches)}") or "").splitlines()
+    states = _partitions_of(folder, begun)
+    before = states if ended is None else _partitions_of(folder, ended)
+    if before != states:  # it was stopped while it moved them
+        _move(spark, folder, before, states)
+    return states
+
+
+def _newest(folder: Folder, kind: str) -> int | None:
+    """The newest batch that has begun ("offsets"), or ended ("commits")."""
+    return max((int(name) for name in folder.names(kind) if name.isdecimal()), default=None)
+
+
+def _partitions_of(folder: Folder, batch: int) -> int:
+    lines = (folder.read(f"offsets/{batch}") or "").splitlines()
     return int(json.loads(lines[1])["conf"][_PARTITIONS])
 
 
 def _spread(spark: SparkSession, folder: Folder, states: int, wanted: int) -> None:
-    """Have Spark move the states of a query."""
+    """Have Spark move the states of a query, between two batches."""
+    if _newest(folder, "offsets") != _newest(folder, "commits"):
+        raise CheckpointError(
+            f"The last batch of the checkpoint {folder.path} has not ended, and Spark moves its states, which are in "
+            f"{states} partitions, between batches only. Start the job without partitions= and with "
+            'trigger={"availableNow": True} (a job file: without partitions, by appulse run --once), let it end by '
+            "itself, and start it with partitions= again."
+        )
+    _move(spark, folder, states, wanted)
+
+
+def _move(spark: SparkSession, folder: Folder, states: int, wanted: int) -> None:
     if on_connect(spark):
         raise CheckpointError(
             f"Spark keeps the states of the checkpoint {folder.path} in {states} partitions, and has no way to spread "
