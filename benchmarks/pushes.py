@@ -194,6 +194,7 @@ SESSIONS = {
     "aggregate_count": _aggregate("mean", ap.CountWindow),
     "aggregate_tumbling": _aggregate("mean", lambda _: BLOCK),
     "aggregate_groups": _aggregate("mean", rows=grouped, partition_by="g"),
+    "aggregate_rows": _aggregate("mean", lambda _: ap.TumblingWindow(15), grouped, partition_by="g"),
     "encounters": Session({"things": BETWEEN}, ap.Encounters, ap.encounters, rounds, lambda _: _CLOSE, loads=2),
     "encounters_twice": Session({"things": BETWEEN}, ap.Encounters, ap.encounters, doubled, lambda _: _CLOSE, loads=2),
     "fence_events": Session(

@@ -79,6 +79,7 @@ _PUSHES = {
     "aggregate_count": "the same, a mean over a count window",
     "aggregate_tumbling": "the same, a mean over a block",
     "aggregate_groups": "the same, a mean over a time window, of a tenth as many groups",
+    "aggregate_rows": "the same, a mean over a block of 15 rows, of a tenth as many groups",
     "encounters": "`Encounters`",
     "encounters_twice": "the same, where things have two readings at one time",
     "fence_events": "`FenceEvents`, as many things",

@@ -112,7 +112,7 @@ class WindowAggregate:
     def _hold(self, held: Objects | None) -> None:
         """Hold these rows, in order of group and place, of which no more is known."""
         self._held = Parts(held)
-        self._grouped: HeldParts[Objects] | None = None  # in place of these, where sliding windows of groups are
+        self._grouped: HeldParts[Objects] | None = None  # in place of these, where windows of groups are
         self._stand: _Stand | None = None
         self._running: RunningWindows | None = None
 
@@ -250,7 +250,7 @@ class WindowAggregate:
             stand = stand.with_rows(_Stand.of(fresh, self._groups.of(fresh.group, len(fresh))))
         if self._many_labels:
             return None
-        if self.plan.tumbling and self._any_over(stand, reached):
+        if self.plan.tumbling and self._any_over(stand, fresh, reached):
             return None
         if fresh is None:
             return self._nothing()
@@ -263,10 +263,12 @@ class WindowAggregate:
         self._stand = stand
         return self._slid(fresh, stand.group, answered=answered)
 
-    def _any_over(self, stand: _Stand, reached: int | None) -> bool:
+    def _any_over(self, stand: _Stand, fresh: Objects | None, reached: int | None) -> bool:
         """Whether a block may be over."""
         rule = self.plan.rule
         assert rule is not None  # noqa: S101 - blocks have one
+        if fresh is None and not self.plan.by_time and reached != END:
+            return False
         if reached == END or (stand.group is None and (reached is None or not self.plan.by_time)):
             return True
         until = stand.top + 1 if not self.plan.by_time else stand.top if reached is None else reached
@@ -310,7 +312,7 @@ class WindowAggregate:
 
     def _sorted_in(self, fresh: Objects | None, reached: int | None, *, answered: bool) -> Aggregates:
         """The answers, where rows are put in order with those held."""
-        taken = self._taken(fresh)
+        taken = self._taken(fresh, reached)
         parts = [part for part in (*taken.rows, fresh) if part is not None]
         known, held = len(taken), Objects.concat(parts)
         group = self._groups.of(held.group, len(held))
@@ -343,9 +345,11 @@ class WindowAggregate:
             self._stand = _Stand.of(held, group[stays])
         return found
 
-    def _taken(self, fresh: Objects | None) -> Taken[Objects]:
+    def _taken(self, fresh: Objects | None, reached: int | None) -> Taken[Objects]:
         """The rows held that a push is about: of few rows those of their groups, and those that leave."""
-        several = self._stand is not None and self._stand.group is None and not self.plan.tumbling
+        several = self._stand is not None and self._stand.group is None
+        if self.plan.tumbling and (self.plan.by_time or reached == END):  # blocks of any group may be over
+            several = False
         if fresh is None or not several or self._many_labels:
             held = self._all()
             return Taken([] if held is None else [held], None)
