@@ -74,6 +74,8 @@ _PUSHES = {
     "assign": "`Assign`",
     "outliers": "`Outliers`",
     "aggregate_mean": "`WindowAggregate`, a mean over a time window",
+    "aggregate_unsure": "the same, a sum of rows that may not exist",
+    "aggregate_distribution": "the same, a mean of rows that do, with its distribution",
     "aggregate_max": "the same, a maximum",
     "aggregate_median": "the same, a median",
     "aggregate_count": "the same, a mean over a count window",

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ASKED = {"x": ["sum", "mean", "count", "min", "max", "std", "median", "p90"]}
-SCHEMA = pa.schema({"id": pa.int64(), "t": pa.int64(), "x": pa.float64(), "g": pa.int64()})
+#: What goes on of rows that may not exist, and of those that do but have an error.
+UNSURE: tuple[tuple[Any, dict[str, Any]], ...] = (
+    ({"x": ["sum", "count"]}, {"existence": "e"}),
+    ({"x": ["sum", "count"]}, {"value": ap.Gaussian("x", sigma="s"), "existence": "e"}),
+    ({"x": ["sum", "mean", "count"]}, {"value": ap.Gaussian("x", sigma="s")}),
+)
+GIVEN: dict[str, Any] = {"key": "id", "time": "t", "value": "x"}
+SCHEMA = pa.schema(
+    {"id": pa.int64(), "t": pa.int64(), "x": pa.float64(), "g": pa.int64(), "e": pa.float64(), "s": pa.float64()}
+)
 WINDOWS = (
     ap.TimeWindow(25.0),
     ap.CountWindow(20),
@@ -34,11 +43,9 @@ VALUE = st.one_of(st.integers(-2, 2).map(float), st.sampled_from([-0.0, 1e16, -1
 ROWS = st.lists(st.tuples(st.integers(0, 3), VALUE, st.sampled_from([0] * 9 + [1])), min_size=20, max_size=120)
 
 
-def _resolved(window: Any, **stream: Any) -> Any:
-    given = ap.Stream(None, key="id", time="t", value="x", **stream)
-    return resolve_aggregate(
-        given, SCHEMA.empty_table(), ASKED, window=window, distribution=False, single_valued=False, on_reject="drop"
-    )
+def _resolved(window: Any, asked: Any = ASKED, *, distribution: bool = False, **stream: Any) -> Any:
+    named: dict[str, Any] = {"distribution": distribution, "single_valued": False, "on_reject": "drop"}
+    return resolve_aggregate(ap.Stream(None, **GIVEN | stream), SCHEMA.empty_table(), asked, window=window, **named)
 
 
 def _sorted(table: pa.Table) -> pa.Table:
@@ -58,15 +65,36 @@ def few_rows() -> Iterator[None]:
 @given(rows=ROWS, grouped=st.booleans(), data=st.data())
 def test_few_rows_have_the_answers_of_the_whole_table(window: Any, rows: Any, grouped: bool, data: Any) -> None:
     """Also where a bucket goes on from its log, and where rows are only taken in."""
+    distribution = not isinstance(window, ap.TumblingWindow) and data.draw(st.booleans())
+    _check_pushes(window, rows, data, ASKED, {"partition_by": "g"} if grouped else {}, distribution=distribution)
+
+
+@pytest.mark.parametrize("window", WINDOWS[:2])
+@pytest.mark.parametrize(("asked", "more"), UNSURE)
+@given(rows=ROWS, data=st.data())
+def test_few_unsure_rows_have_the_answers_of_the_whole_table(
+    window: Any, asked: Any, more: dict[str, Any], rows: Any, data: Any
+) -> None:
+    """Of which some are sure, or all of a time."""
+    _check_pushes(window, rows, data, asked, more)
+
+
+def _check_pushes(
+    window: Any, rows: Any, data: Any, asked: Any, more: dict[str, Any], *, distribution: bool = False
+) -> None:
+    chance = np.random.default_rng(len(rows))
+    exist = np.where(chance.random(len(rows)) < 0.5, 1.0, chance.random(len(rows)) + 1e-9)
+    exist[: data.draw(st.integers(0, len(rows)))] = 1.0
     columns = [
         range(len(rows)),
         np.cumsum([row[0] for row in rows]),
         [row[1] for row in rows],
         [row[2] for row in rows],
+        exist.clip(max=1.0),
+        chance.integers(0, 3, len(rows)) / 4.0,
     ]
     table = pa.table(dict(zip(SCHEMA.names, columns, strict=True)), schema=SCHEMA)
-    more: dict[str, Any] = {"partition_by": "g"} if grouped else {}
-    call = _resolved(window, **more)
+    call = _resolved(window, asked, distribution=distribution, **more)
     bucket, behind = AggregateBucket(call), AggregateBucket(call)
     found, begin = [call.answer_schema.empty_table()], 0
     while begin < len(table):
@@ -85,7 +113,7 @@ def test_few_rows_have_the_answers_of_the_whole_table(window: Any, rows: Any, gr
             behind.restore(logs[1])
     bucket.admit([])
     found += bucket.advance(None, bucket.clock.now)
-    whole = ap.window_aggregate(ap.Stream(table, key="id", time="t", value="x", **more), ASKED, window=window)
+    whole = ap.window_aggregate(ap.Stream(table, **GIVEN | more), asked, window=window, distribution=distribution)
     assert _sorted(pa.concat_tables(found)).equals(_sorted(whole))
 
 
@@ -94,7 +122,8 @@ HELD = 50_000
 
 def _rows(begin: int, n: int) -> pa.Table:
     at = np.arange(begin, begin + n)
-    return pa.table({"id": at, "t": at.astype(float), "x": at % 7.0, "op": ["add"] * n, "g": at % (HELD // 10)})
+    columns = {"id": at, "t": at.astype(float), "x": at % 7.0, "op": ["add"] * n, "g": at % (HELD // 10)}
+    return pa.table(columns | {"e": 1.0 - at % 3 / 4.0, "s": np.full(n, 0.5)})
 
 
 @pytest.mark.parametrize(
@@ -106,15 +135,21 @@ def test_a_push_goes_through_the_rows_that_it_brings(window: Any, more: dict[str
     assert _peak(window, **more) < HELD
 
 
-@pytest.mark.parametrize("window", [ap.TimeWindow(HELD), ap.CountWindow(20)])
+@pytest.mark.parametrize("window", [ap.TimeWindow(HELD), ap.CountWindow(HELD)])
+@pytest.mark.parametrize(("asked", "more"), [(ASKED, {"distribution": True}), *UNSURE])
+def test_a_push_of_unsure_rows_goes_through_those_that_it_brings(window: Any, asked: Any, more: dict[str, Any]) -> None:
+    assert _peak(window, asked, **more) < HELD
+
+
+@pytest.mark.parametrize("window", [ap.TimeWindow(HELD), ap.CountWindow(20), ap.TumblingWindow(20)])
 @pytest.mark.parametrize("more", [{}, {"change": "op"}])
 def test_a_push_goes_through_the_groups_that_it_is_about(window: Any, more: dict[str, Any]) -> None:
     assert _peak(window, partition_by="g", **more) < 4 * HELD
 
 
-def _peak(window: Any, **more: Any) -> int:
+def _peak(window: Any, asked: Any = ASKED, *, distribution: bool = False, **more: Any) -> int:
     """Bytes of memory that half the pushes of ten rows take at most, where many are held."""
-    call = ap.WindowAggregate(ap.Stream(None, key="id", time="t", value="x", **more), ASKED, window=window)
+    call = ap.WindowAggregate(ap.Stream(None, **GIVEN | more), asked, window=window, distribution=distribution)
     call.push(_rows(0, HELD))
     peaks = []
     for push in range(9):

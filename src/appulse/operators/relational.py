@@ -17,7 +17,7 @@ from appulse.kernels.numbering import COUNT, TUMBLE_ROWS, TUMBLE_TIME
 from appulse.model.objects import Objects
 from appulse.operators.attributes import Attribute
 from appulse.operators.held_parts import HeldParts, Taken, group_hashes
-from appulse.operators.held_runs import Parts, RunningWindows, are_certain, runs_on
+from appulse.operators.held_runs import Parts, RunningWindows, going_on, runs_on
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.numbering import END, Released, Sequencer
 from appulse.operators.output import Output
@@ -277,14 +277,12 @@ class WindowAggregate:
     def _follow(self, fresh: Objects) -> bool:
         """Whether windows of few more rows, behind those held, go on from the last one."""
         running, self._running = self._running, None
-        if not self._runs_on or len(self._held) < 2 * len(fresh) or not are_certain(fresh):
+        if not self._runs_on or len(self._held) < 2 * len(fresh):
             return False
-        if running is None:
+        if running is None or not running.take(self.plan, fresh):
             held = self._held.joined()
-            if held is None or not are_certain(held):
-                return False
-            running = RunningWindows(self.plan, held)
-        if not running.ends_before(fresh):
+            running = None if held is None else going_on(self.plan, held, fresh)
+        if running is None or not running.ends_before(fresh):
             return False
         self._running = running
         return True

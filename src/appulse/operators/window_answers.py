@@ -66,6 +66,13 @@ def no_answer(plan: AggregatePlan, asked: AggregateSpec) -> Answer:
     return Answer(none, none, none, Distribution(np.zeros(1, np.int64), none, none, none) if listed else None)
 
 
+def certainly(values: NDArray[np.float64]) -> Distribution:
+    """Values that are sure, where there is one."""
+    known = ~np.isnan(values)
+    first = np.append(0, np.cumsum(known))
+    return Distribution(first, values[known], np.ones(int(first[-1])), np.zeros(len(values)))
+
+
 class Evaluation:
     """The aggregates of windows over the rows held; what several of them need is computed once."""
 
@@ -99,13 +106,13 @@ class Evaluation:
                 moments, distribution = self._quantile(asked)
             else:
                 moments = self._moments(asked)
-                distribution = self._distribution(asked) if self._plan.distribution else None
+                distribution = self._distribution(asked, moments[:, 0]) if self._plan.distribution else None
             found.append(Answer(moments[:, 0].copy(), moments[:, 1].copy(), self._exists, distribution))
         return found
 
     def _moments(self, asked: AggregateSpec) -> NDArray[np.float64]:
         """Mean and deviation of a sum, mean or count."""
-        mean, rest, deviation = self._moments_of(asked.dimension)
+        mean, rest, deviation = self.moments_of(asked.dimension)
         if self._plan.single_valued:
             return sums(self._begin, self._end, np.ones(len(mean)), mean, np.zeros(len(mean)))
         if self._plan.size == 0 and asked.aggregate in ("sum", "count"):
@@ -132,7 +139,7 @@ class Evaluation:
         sign = 1.0 if asked.aggregate == "max" else -1.0
         if self._certain:
             certain_extremes(*self._newest, self._values_of(asked), sign, out[:, 0])
-            return out, self._certainly(out[:, 0]) if self._plan.distribution else None
+            return out, certainly(out[:, 0]) if self._plan.distribution else None
         rows = kernels.UncertainRows(self._exist, *self._points_of(asked.dimension))
         at, value, chance = extremes(self._begin, self._end, rows, self._plan.size, sign, out)
         if not self._plan.distribution:
@@ -144,7 +151,7 @@ class Evaluation:
         out = np.zeros((len(self._begin), 2))
         if self._certain:
             certain_quantiles(*self._newest, self._values_of(asked), part, whole, out[:, 0])
-            return out, self._certainly(out[:, 0]) if self._plan.distribution else None
+            return out, certainly(out[:, 0]) if self._plan.distribution else None
         rows = kernels.UncertainRows(self._exist, *self._points_of(asked.dimension))
         keep = self._plan.distribution
         if size := self._plan.size:
@@ -170,7 +177,7 @@ class Evaluation:
         found = np.empty(len(self._begin))
         run_deviations(*self._newest, self._values_of(asked), found)
         known = ~np.isnan(found)
-        distribution = self._certainly(found) if self._plan.distribution else None
+        distribution = certainly(found) if self._plan.distribution else None
         return Answer(found, np.where(known, 0.0, np.nan), known.astype(np.float64), distribution)
 
     @property
@@ -191,18 +198,14 @@ class Evaluation:
     def _values_of(self, asked: AggregateSpec) -> NDArray[np.float64]:
         return np.ascontiguousarray(self._held.centre[:, asked.dimension])
 
-    def _certainly(self, values: NDArray[np.float64]) -> Distribution:
-        """Values that are sure, where there is one."""
-        known = ~np.isnan(values)
-        first = np.append(0, np.cumsum(known))
-        return Distribution(first, values[known], np.ones(int(first[-1])), np.zeros(len(values)))
-
     @staticmethod
     def _shares(value: NDArray[np.float64], chance: NDArray[np.float64]) -> _Part:
         unit = kernels.unit_of(value)
         return _shortened(value / unit, chance, 0.0, unit)
 
-    def _distribution(self, asked: AggregateSpec) -> Distribution:
+    def _distribution(self, asked: AggregateSpec, mean: NDArray[np.float64]) -> Distribution:
+        if self._certain:
+            return certainly(mean)
         if asked.aggregate == "count":
             return self._joined(self._counts(a, b) for a, b in self._runs())
         return self._joined(self._sums(asked, a, b) for a, b in self._runs())
@@ -248,7 +251,7 @@ class Evaluation:
         values = rows.samples[rows.first[owner] * rows.d + dimension * count[owner] + within]
         return rows.first, values, rows.weights if len(rows.weights) else rows.mass[owner] / count[owner]
 
-    def _moments_of(self, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def moments_of(self, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Mean of one dimension of each row, given that it exists; what rounding it took away; and deviation."""
         rows = self._held
         zeros = np.zeros(len(rows))

@@ -12,7 +12,7 @@ from appulse.kernels.exact_sums import doubles, roots, run_means, run_sums
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
 
-__all__ = ["counted_moments", "existences", "means", "sums"]
+__all__ = ["counted_moments", "existences", "means", "sums", "variances"]
 
 
 # Where so many rows are expected to exist there are worlds without a row, but of a probability below rounding.
@@ -141,6 +141,11 @@ def _variances(begin: Ints, end: Ints, exist: Floats, mean: Floats, deviation: F
     """Of each run that of the sum over all existing rows, which are independent, as `run_sums` gives it."""
     if not deviation.any() and (exist == 1.0).all():
         return np.zeros(len(begin)), np.zeros(len(begin), np.int64)
+    return run_sums(begin, end, *variances(exist, mean, deviation))
+
+
+def variances(exist: Floats, mean: Floats, deviation: Floats) -> tuple[Floats, Ints]:
+    """That of what each row brings to a sum, as multiples of powers of two."""
     unit = np.frexp(np.maximum(np.abs(mean), deviation))[1].astype(np.int64)  # in which squares are doubles
     value, own = np.ldexp(mean, -unit), np.ldexp(deviation, -unit)
-    return run_sums(begin, end, exist * own * own + exist * (1.0 - exist) * value * value, 2 * unit)
+    return exist * own * own + exist * (1.0 - exist) * value * value, 2 * unit
