@@ -73,7 +73,7 @@ def test_tiles_answer_as_one_process_does(data: st.DataObject) -> None:
 
 @settings(max_examples=30)
 @given(st.integers(0, 1000), st.sampled_from(("euclidean", "manhattan", "chebyshev")), st.integers(2, 4), st.booleans())
-def test_wide_margins_reach_into_all_corners(seed: int, metric: str, d: int, bounded: bool) -> None:  # noqa: FBT001
+def test_wide_margins_reach_into_all_corners(seed: int, metric: str, d: int, bounded: bool) -> None:
     """By Chebyshev's metric what is close to a row is a cube, whose corners are farther than its sides."""
     chance, n, names = np.random.default_rng(seed), 60, [*"wxyz"][:d]
     points, radius = chance.uniform(0.0, 10.0, (n, d)), chance.exponential(1.5, n)

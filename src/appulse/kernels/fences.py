@@ -231,7 +231,7 @@ def watch(
                 decided = decided_by(near.free[at], most, is_convex(regions, fence), exists, rules.enter)
                 if decided == 0:
                     continue
-                sure = exact or near.free[at] >= _SURE
+                sure = near.free[at] >= _SURE
                 p = exists if sure else place_chance(regions, fence, readings, r, ground, ground.on_earth)
                 if p < rules.enter and decided < 0:
                     continue

@@ -37,7 +37,8 @@ class Near(NamedTuple):
     """The regions near each of some readings, by level and number: of r those ``begin[r]`` to ``begin[r] + many[r]``.
 
     Near to an exact reading are those that cover it. ``free`` is how far it is from the boundary, in deviations: below
-    0 outside, and not more than ``Reach.free``; NaN of discs, at the 180th meridian, and where the Earth is curved.
+    0 outside, and not more than ``Reach.free``; infinite of exact readings; NaN of discs, at the 180th meridian, and
+    where the Earth is curved.
     """
 
     begin: Ints
@@ -233,10 +234,23 @@ def nearby(
                 found = _alone(index, regions, readings, first + k, reach.box, ground, near)
             if total + found > region.shape[0]:
                 region, free = _more_room(region, free, total, found)
-            begin[k], count[k] = total, found
-            region[total : total + found], free[total : total + found] = near[:found], np.nan
-            total += found
+            begin[k] = total
+            exact = readings.scale[first + k, 0] == np.inf
+            for c in range(found):
+                if not exact or _covers_turned(regions, near[c], readings, first + k, ground):
+                    region[total], free[total] = near[c], np.inf if exact else np.nan
+                    total += 1
+            count[k] = total - begin[k]
     return Near(begin, count, region[:total], free[:total])
+
+
+@exact_kernel
+def _covers_turned(regions: Regions, i: int, readings: Readings, r: int, ground: Ground) -> bool:
+    """Whether a region covers an exact reading at the 180th meridian, which lies at both ends of all longitudes."""
+    if not math.isnan(regions.radius[i]):
+        return bool(reaches(regions.radius[i], from_centre(regions, i, readings.at, readings.place, r, ground)))
+    x, y = readings.at[r, 0], readings.at[r, 1]
+    return bool(covers(regions, i, x, y) or covers(regions, i, -x, y))
 
 
 @exact_kernel

@@ -80,9 +80,14 @@ def covered(parts: Sequence[Values], earth: str | None) -> Values:
 def membership(
     regions: Regions, ids: NDArray[np.int64], at: NDArray[np.float64], earth: Earth | None
 ) -> NDArray[np.bool_]:
-    """Whether exact places (n, 2) lie in regions, pair by pair."""
+    """Whether exact places (n, 2) lie in regions, pair by pair; on an Earth longitudes of -180 and 180 are one."""
     exact = np.zeros((len(at), 1))
-    return mass(regions, ids, at, whitening(exact), exact, earth) > 0.5
+    inside = mass(regions, ids, at, whitening(exact), exact, earth) > 0.5
+    turned = np.flatnonzero(np.abs(at[:, 0]) == 180.0) if earth is not None else np.empty(0, np.int64)
+    if len(turned):
+        exact, beside = exact[turned], at[turned] * (-1.0, 1.0)
+        inside[turned] |= mass(regions, ids[turned], beside, whitening(exact), exact, earth) > 0.5
+    return inside
 
 
 def mass(

@@ -83,7 +83,7 @@ class QueryRegions:
             return {}
         self._held.add(regions.arrays)
         around = {}
-        for name, (low, high) in _bounds(regions.arrays).items():
+        for name, (low, high) in _bounds(regions.arrays, self.earth).items():
             around[name] = np.full(n, NULL), np.full(n, MOST)
             around[name][0][rows], around[name][1][rows] = low, high
         return around
@@ -125,7 +125,7 @@ class QueryRegions:
     def bounds(self, slots: NDArray[np.int32]) -> dict[str, Range]:
         """The bounds of queries that have regions along the axes of places."""
         at = self.of(slots)
-        return {name: (low[at], high[at]) for name, (low, high) in _bounds(self.arrays).items()}
+        return {name: (low[at], high[at]) for name, (low, high) in _bounds(self.arrays, self.earth).items()}
 
     def expect(self, readings: int) -> None:
         """So many readings are about to be looked up, perhaps by several threads."""
@@ -182,9 +182,12 @@ def _exact_readings(at: NDArray[np.float64], earth: Earth | None) -> Readings:
     return Readings(none, none, at, whitening(error), place, error, np.ones(n))
 
 
-def _bounds(regions: Regions) -> dict[str, Range]:
-    """The boxes of regions along the axes of places."""
+def _bounds(regions: Regions, earth: Earth | None) -> dict[str, Range]:
+    """The boxes of regions along the axes of places; at the 180th meridian those of places at either end."""
     box, radius = regions.box, np.nan_to_num(regions.radius, nan=-1.0)
+    if earth is not None:
+        box, turned = box.copy(), (box[:, 0] <= -180.0) | (box[:, 2] >= 180.0)
+        box[turned, 0], box[turned, 2] = -180.0, 180.0
     # The rim of a disc is as exact as distances are.
     slack = np.where(radius >= 0.0, 2e-9 * np.maximum(1.0, radius), 0.0)
     axes = ((PLACE_X, 0), (PLACE_Y, 1))
