@@ -270,7 +270,7 @@ def compile_kernels(venv: Environment) -> None:
     if not stamp or (venv.compiled.exists() and venv.compiled.read_text() == stamp):
         return
     say("compiling the kernels, which takes some minutes the first time")
-    done = subprocess.run([venv.python, "-m", "appulse.cli", "warm"], check=False, capture_output=True)
+    done = subprocess.run([venv.python, "-m", "appulse", "warm"], check=False, capture_output=True)
     if done.returncode == 0:  # else the next set-up goes on; until then kernels are compiled as they are used
         venv.compiled.write_text(stamp)
 

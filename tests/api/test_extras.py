@@ -101,14 +101,14 @@ def test_a_session_names_the_extra(bare: str) -> None:
     ],
 )
 def test_commands_name_the_extra(bare: str, command: tuple[str, ...], extra: str) -> None:
-    done = _ran(bare, "-m", "appulse.cli", *command)
+    done = _ran(bare, "-m", "appulse", *command)
     assert (done.returncode, done.stderr) == (1, "")
     assert f"pip install 'appulse[{extra}]'" in done.stdout
 
 
 def test_the_list_of_demos_names_the_extra(bare: str) -> None:
-    assert "pip install 'appulse[demo]'" in _ran(bare, "-m", "appulse.cli", "demo").stdout
-    listed = json.loads(_ran(bare, "-m", "appulse.cli", "demo", "--json").stdout)
+    assert "pip install 'appulse[demo]'" in _ran(bare, "-m", "appulse", "demo").stdout
+    listed = json.loads(_ran(bare, "-m", "appulse", "demo", "--json").stdout)
     assert {one["demo"]: one["extra"] for one in listed} == {"weather": "demo", "aircraft": "demo"}
 
 
@@ -120,11 +120,11 @@ def test_kernels_are_compiled_without_spark(bare: str) -> None:
 def test_commands_in_process_work_without_spark(bare: str, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("key,time,x\na,1,5\nb,2,50\n", encoding="utf-8")
     (tmp_path / "queries.csv").write_text("query,condition\nfar,x > 40\n", encoding="utf-8")
-    matched = _ran(bare, "-m", "appulse.cli", "match", str(tmp_path / "queries.csv"), str(tmp_path / "rows.csv"))
+    matched = _ran(bare, "-m", "appulse", "match", str(tmp_path / "queries.csv"), str(tmp_path / "rows.csv"))
     assert (matched.returncode, "far" in matched.stdout) == (0, True), matched.stderr
-    valid = _ran(bare, "-m", "appulse.cli", "validate", "examples/cabs.toml")
+    valid = _ran(bare, "-m", "appulse", "validate", "examples/cabs.toml")
     assert "Traceback" not in valid.stderr
-    examined = _ran(bare, "-m", "appulse.cli", "doctor")
+    examined = _ran(bare, "-m", "appulse", "doctor")
     assert examined.returncode == 0, examined.stdout
     assert "pip install 'appulse[spark]'" in examined.stdout
     assert "Java" not in examined.stdout

@@ -46,6 +46,18 @@ def test_help_lists_what_stands_and_nothing_else() -> None:
     assert call("rn").exit_code == 2
 
 
+def test_python_runs_the_command_line_as_a_module() -> None:
+    def told(*arguments: str) -> tuple[int, str, str]:
+        command = [sys.executable, "-m", "appulse", *arguments]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
+
+    assert told("validate", "none.toml") == (2, "none.toml cannot run:\n  there is no file none.toml.\n", "")
+    code, helped, error = told("--help")
+    assert (code, error) == (0, "")
+    assert "Usage: python -m appulse [OPTIONS] COMMAND" in helped
+
+
 def test_every_command_has_examples_and_json() -> None:
     for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
         assert "json" in {one.name for one in command.params}, name
@@ -361,7 +373,7 @@ def test_numbers_as_people_say_them() -> None:
 @pytest.mark.long
 @pytest.mark.spark
 def test_demo_ends_with_a_picture(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "appulse.cli", "demo", "weather", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "appulse", "demo", "weather", "--out", str(tmp_path)]
     told = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (told.returncode, told.stderr) == (0, "")
     assert "20,553 answers, 1 rejects" in told.stdout

@@ -357,7 +357,7 @@ def test_a_process_that_is_killed_goes_on(tmp_path: Path) -> None:
     run(make(tmp_path / "whole", "join"))
     job = make(tmp_path / "job", "join")
     job.file.write_text(job.file.read_text().replace('speed = "max"', "speed = 20"))
-    command = [sys.executable, "-m", "appulse.cli", "serve", "job.toml", "--no-page", "--drain"]
+    command = [sys.executable, "-m", "appulse", "serve", "job.toml", "--no-page", "--drain"]
     for attempt in range(8):
         with subprocess.Popen(
             command, cwd=job.file.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE

@@ -1,5 +1,0 @@
-"""``python -m appulse.cli``."""
-
-from appulse.cli import main
-
-main()
