@@ -273,6 +273,14 @@ def test_types_are_plain_from_the_door_on(kind: str) -> None:
         assert set(map(str, values.to_pylist())) <= set(map(str, column.to_pylist())), part
 
 
+def test_dictionaries_are_decoded_where_they_are_results() -> None:
+    frame = pa.table({**REST, "c": COLUMNS["dictionary"]})
+    pairs = ap.self_join(stream(frame, key="c", carry=["c"]), **CLOSE)
+    readings = sensors(frame, value="c", carry=["c"], expand=True)
+    found = [*(pairs[name] for name in ("left_key", "left_c", "right_c")), readings["value"], readings["c"]]
+    assert all(values.type == pa.string() and len(values) for values in found)
+
+
 class _Exports:
     """A frame of a library that is not known here; it exports an Arrow stream."""
 
@@ -298,6 +306,16 @@ def test_frames_of_any_library_give_the_same_answers(kind: str) -> None:
     found, wanted = pairs(known[kind]()), pairs(rows)
     assert found.to_pylist() == wanted.to_pylist()
     assert found.num_rows == 1
+
+
+@pytest.mark.parametrize("call", [ap.fence_events, ap.match_queries])
+def test_fences_may_be_a_lazy_frame(call: Callable[..., Any], recwarn: pytest.WarningsRecorder) -> None:
+    """Polars warns where the columns of one are asked for."""
+    rows = pl.LazyFrame({"id": ["a", "b"], "ts": [0, 0], "x": [0.5, 3.0], "y": [0.5, 3.0]})
+    fences = pl.LazyFrame({"query": ["yard"], "region": ["POLYGON ((0 0, 1 0, 1 1, 0 1, 0 0))"]})
+    found = call(ap.Stream(rows, key="id", time="ts", value=ap.Exact("x", "y")), fences)
+    assert found["key"].to_pylist() == ["a"]
+    assert not recwarn.list
 
 
 def test_equal_values_of_sensors_may_be_of_any_type() -> None:

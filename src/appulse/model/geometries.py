@@ -296,11 +296,11 @@ def with_wkb(frame: Any) -> Any:
 
     The SRID of a GeoPandas frame comes along.
     """
-    column = getattr(frame, "columns", None)
-    if column is None or type(frame).__module__.split(".")[0] not in ("pandas", "geopandas"):
+    made_by = type(frame).__module__.split(".")[0]
+    if made_by not in ("pandas", "geopandas") or getattr(frame, "columns", None) is None:
         return frame
-    if REGION not in column:
-        if type(frame).__module__.split(".")[0] == "geopandas":
+    if REGION not in frame.columns:
+        if made_by == "geopandas":
             raise BadArgument(f"Fences have no column {REGION!r}. Name it: frame.rename_geometry({REGION!r}).")
         return frame
     values = list(frame[REGION])
