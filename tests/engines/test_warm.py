@@ -13,7 +13,7 @@ from numba.core.registry import CPUDispatcher
 
 import appulse as ap
 from appulse.engines import warm
-from appulse.engines.warm import _aggregate, _impute, _lay_out, small_table
+from appulse.engines.warm import _aggregate, _fence, _impute, _lay_out, _meet, small_table
 from appulse.imputation.versions import SavedImputer
 from appulse.kernels.fences import watch
 from appulse.kernels.neighbours import fill
@@ -71,6 +71,41 @@ def test_nothing_is_compiled_in_a_push_of_aggregates() -> None:
     for begin, n in ((0, 90), (90, 3), (93, 7)):
         at = np.arange(begin, begin + n)
         assert len(call.push(pa.table({"id": at, "t": at * 1.0, "x": at % 7.0}))) > 0
+    after = compiled()
+    assert {name: count for name, count in after.items() if count > before.get(name, 0)} == {}
+
+
+@pytest.mark.parametrize("emit", ["closed", "changes"])
+def test_nothing_is_compiled_in_pushes_of_encounters(emit: str) -> None:
+    """Many things at once and few, which are looked for among those held in several ways."""
+    for part in (_meet, _lay_out):
+        part(small_table())
+    before = compiled()
+    assert before["appulse.kernels.leg_sweep.sweep"] > 0
+    stream = ap.Stream(None, key="id", time="t", value=ap.Position("lat", "lon", sigma=3.0), motion=ap.Straight(20))
+    call = ap.Encounters(stream, epsilon=50.0, probability=0.5, gap=5, emit=emit)
+    found = 0
+    for step, n in enumerate((800, 800, 20, 20, 2, 1, 1, 800, 3)):
+        at = np.arange(n)
+        places = {"lat": 50.0 + at * 2e-4, "lon": 7.0 + at % 2 * 1e-4}
+        found += len(call.push(pa.table({"id": [f"bus {i}" for i in at], "t": np.full(n, step), **places})))
+    found += len(call.drain())
+    assert found > 100
+    after = compiled()
+    assert {name: count for name, count in after.items() if count > before.get(name, 0)} == {}
+
+
+def test_nothing_is_compiled_for_fences_of_a_file() -> None:
+    """Their polygons are WKB."""
+    shapely = pytest.importorskip("shapely")
+    for part in (_fence, _lay_out):
+        part(small_table())
+    before = compiled()
+    zones = [shapely.to_wkb(shapely.box(i, 0, i + 1, 1)) for i in range(30)]
+    fences = pa.table({"query": np.arange(30), "region": zones})
+    readings = pa.table({"id": ["a"] * 60, "t": np.arange(60), "x": np.arange(60) / 2, "y": np.full(60, 0.5)})
+    stream = ap.Stream(readings, key="id", time="t", value=ap.Gaussian("x", "y", sigma=0.1))
+    assert len(ap.fence_events(stream, fences, leave=0.4)) > 30
     after = compiled()
     assert {name: count for name, count in after.items() if count > before.get(name, 0)} == {}
 

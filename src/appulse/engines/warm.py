@@ -49,13 +49,16 @@ from appulse.engines.spark.tiling import Tiling
 from appulse.imputation.dependencies import DifferentialDependency
 from appulse.imputation.imputer import DependencyImputer
 from appulse.kernels import jit
+from appulse.kernels.few_points import in_order
 from appulse.kernels.numbering import UNCERTAIN_COUNT
 from appulse.kernels.poisson_binomial import EXACT, CountRule
 from appulse.model.encode import encode
+from appulse.model.geometries import shapely_module
 from appulse.model.meaning import digest
 from appulse.model.motion import Straight
 from appulse.model.readings import encode_readings
 from appulse.model.stream import Stream
+from appulse.model.strings import Bytes, distinct
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Position, Samples
 from appulse.operators.happenings import NEVER
 from appulse.operators.partners import MOST_COUNTED
@@ -227,6 +230,8 @@ def _lay_out(rows: pa.Table) -> None:
         tables = {encoding.name: many for encoding in call.encodings}
         LocalJoin(call).answers(tables).validate()
         LocalJoin(call).push(tables).validate()
+    distinct(Bytes.fixed(np.zeros((9, 3), np.uint8)), 0.5)  # rows that are in many answers
+    in_order(np.arange(9))
 
 
 def _call(
@@ -410,6 +415,19 @@ def _meet(table: pa.Table) -> None:
         local = LocalEncounters(call)
         local.push({encoding.name: table for encoding in call.encodings})
         local.drain()
+    _meet_more(table)
+
+
+def _meet_more(table: pa.Table) -> None:
+    """Many things at once, then few of them: legs are looked for by bins, then among those held by bins, one by one."""
+    stream = Stream(None, key="id", time="ts", value=Exact("x", "y"), motion=Straight(9))
+    call = resolve_encounters([stream], [table.schema], EncounterSettings(epsilon=1.0, probability=1.0))
+    local = LocalEncounters(call)
+    for time, first, last in ((0.0, 0, 700), (1.0, 0, 700), (2.0, 0, 10), (3.0, 0, 1), (4.0, 0, 1)):
+        at = np.arange(first, last)
+        rows = table.take(at % len(table)).set_column(0, "id", pa.array(at.astype(str)))
+        rows = rows.set_column(1, "ts", pa.array(np.full(len(at), time))).set_column(2, "x", pa.array(at * 9.0))
+        local.push({encoding.name: rows for encoding in call.encodings})
 
 
 def _associate(table: pa.Table) -> None:
@@ -445,11 +463,13 @@ def _fence(table: pa.Table) -> None:
         1, "ts", pa.array(np.arange(len(table)) / 2.0)
     )
     models: tuple[Gaussian | Position, ...] = (Gaussian("x", "y", sigma=1.0), Position("x", "y", sigma=1.0))
-    for value, crossing in product(models, (None, 0.5)):
+    shapely = shapely_module()
+    plain = zones.slice(0, 1).set_column(1, "region", pa.array([shapely.to_wkb(shapely.box(0.0, 0.0, 1.0, 1.0))]))
+    for value, crossing, regions in product(models, (None, 0.5), (zones, plain)):
         call = resolve_fences(
             Stream(None, key="id", time="ts", value=value, motion=None if crossing is None else Straight(1)),
             table.schema,
-            zones,
+            regions,
             FenceSettings(enter=0.5, dwell=1, crossing=crossing),
         )
         local = LocalFences(call)

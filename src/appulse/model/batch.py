@@ -128,7 +128,7 @@ class Ragged(Generic[Values]):
             at = np.arange(offsets[-1]) + np.repeat(self.offsets[index] - offsets[:-1], counts)
             return type(self)(offsets, _KIND[type(values)].take(values, at))
         taken: Any  # as the values are
-        index = np.asarray(index, np.int64)
+        index = np.ascontiguousarray(index, np.int64)
         if values.dtype == np.uint8 and len(values) == _WORD * len(self) and are_words(self.offsets):
             offsets, taken = words_at(values, index)
             return type(self)(offsets, taken)
