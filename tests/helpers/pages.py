@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from base64 import b64encode
 from hashlib import sha256
+from html import unescape
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
@@ -94,3 +95,16 @@ def shown_by(address: str, profile: Path) -> str:
     if "<html" not in ran.stdout:
         pytest.skip("chromium does not start here")
     return ran.stdout
+
+
+def with_script(text: str, noted: str) -> str:
+    """A page whose browser may run another script, before its own."""
+    before, _, after = re.sub("<meta http-equiv[^>]*>", "", text).rpartition("<script>")
+    return before + noted + after
+
+
+def titled(page: str) -> Any:
+    """What the title of a page that a browser shows says."""
+    title = re.search("<title>(.*?)</title>", page)
+    assert title is not None
+    return json.loads(unescape(title[1]))

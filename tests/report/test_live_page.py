@@ -6,8 +6,6 @@ import hashlib
 import http.client
 import json
 import math
-import shutil
-import subprocess
 import threading
 import time
 from contextlib import closing
@@ -30,7 +28,7 @@ from appulse.jobs.resident import Resident
 from appulse.report.live import MOST_EVENTS, Shown, outlines_of, place_columns
 from appulse.report.live_figures import boxes, clock_text, figures
 from appulse.report.live_page import live_page
-from tests.helpers.pages import HOSTILE, read
+from tests.helpers.pages import HOSTILE, read, shown_by, titled, with_script
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -248,18 +246,33 @@ def test_a_browser_shows_what_happens(tmp_path: Path) -> None:
     resident.run(drain=True)
     with PageServer(live_page("ships"), board.feed) as server:
         threading.Timer(4.0, board.feed.close).start()
-        browser = shutil.which("chromium") or pytest.skip("there is no chromium")
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
-        ran = subprocess.run(
-            [browser, *flags, "--virtual-time-budget=3000", "--dump-dom", server.address],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-    if "<html" not in ran.stdout:
-        pytest.skip("chromium does not start here")
-    assert "&lt;b&gt;0&lt;/b&gt; enter the harbour · probability 1" in ran.stdout
-    assert "<b>21</b>rows" in ran.stdout
-    assert ">All, with 1 outside</button>" in ran.stdout
-    assert "fence events: as they happen" in ran.stdout
+        page = shown_by(server.address, tmp_path / "profile")
+    assert "&lt;b&gt;0&lt;/b&gt; enter the harbour · probability 1" in page
+    assert "<b>21</b>rows" in page
+    assert ">All, with 1 outside</button>" in page
+    assert "fence events: as they happen" in page
+
+
+#: Has the title of the page say what its state was.
+STATES = """<script>
+const states = [], state = document.getElementById("state");
+new MutationObserver(() => {
+  states.push(state.textContent);
+  document.title = JSON.stringify(states);
+}).observe(state, { childList: true });
+</script><script>"""
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_page_says_that_no_rows_have_come_yet(rows: bool, tmp_path: Path) -> None:
+    shown = Shown("job", "encounters", [SHIPS])
+    said: list[Any] = [{"type": "hello", "title": "ships", "jobs": [shown.hello]}]
+    if rows:
+        message = shown.message({"ships": ROWS})
+        said.append(message | {"type": "step", "job": 0, "boxes": shown.boxes(message["things"]), "figures": []})
+    feed = Feed(lambda: said)
+    with PageServer(with_script(live_page("ships"), STATES), feed) as server:
+        threading.Timer(3.0, feed.close).start()
+        states = titled(shown_by(server.address, tmp_path))
+    assert states[0] == "Connected. No rows have been answered yet."
+    assert ("Connected." in states) is rows

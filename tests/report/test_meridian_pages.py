@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import re
 import threading
-from html import unescape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +17,7 @@ from appulse.report.join_page import join_page
 from appulse.report.live import Shown
 from appulse.report.live_page import live_page
 from appulse.report.meridian import MapMiddle, longitude_middle, near
-from tests.helpers.pages import drawn, read, shown_by
+from tests.helpers.pages import drawn, read, shown_by, titled, with_script
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,19 +43,6 @@ L.Polyline.prototype.setLatLngs = function (places) {
 };
 </script><script>"""
 SHIPS = ap.Stream(None, key="ship", time="at", value=ap.Position("lat", "lon"), name="ships")
-
-
-def with_script(text: str, noted: str) -> str:
-    """A page whose browser may run another script, before its own."""
-    before, _, after = re.sub("<meta http-equiv[^>]*>", "", text).rpartition("<script>")
-    return before + noted + after
-
-
-def titled(page: str) -> Any:
-    """What the title of a page that a browser shows says."""
-    title = re.search("<title>(.*?)</title>", page)
-    assert title is not None
-    return json.loads(unescape(title[1]))
 
 
 def pairs(names: tuple[str, str] = ("lon", "lat")) -> pa.Table:

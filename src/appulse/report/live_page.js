@@ -44,7 +44,7 @@
     $("job").replaceChildren(...jobs.map((own) => make("option", own.name)));
     $("job").parentElement.hidden = jobs.length < 2;
     show(Math.min(shown, jobs.length - 1));
-    $("state").textContent = "Connected.";
+    $("state").textContent = "Connected. No rows have been answered yet.";
   }
 
   function show(number) {
@@ -71,6 +71,7 @@
     own.bad = [...message.rejects.map((bad) => `${bad.reason}: ${bad.stream} ${bad.key ?? ""} ${bad.detail}`), ...own.bad].slice(0, 20);
     if (own.middle !== message.boxes.middle) own.things.forEach((thing) => own.touched.add(thing));
     own.middle = message.boxes.middle;
+    $("state").textContent = "Connected.";
     own.last = { ...message, clock: message.clock ?? own.last?.clock ?? "" };
   }
 
