@@ -561,7 +561,7 @@ def test_rows_of_one_time_sort_by_key_then_centre_then_samples(data: st.DataObje
         values = strings.Runs(np.array(samples, np.float64), begin, np.array([len(samples)]), 0)
         laid_out.append(strings.Ordered(keys, np.array([centre]), values))
     row = np.zeros(1, np.int64)
-    assert bool(strings.sorts_after(RowPairs(row, row), *laid_out)[0]) == (sides[0] > sides[1])
+    assert bool(strings.sorts_after(RowPairs(row, row), RowPairs(row, row), *laid_out)[0]) == (sides[0] > sides[1])
 
 
 @given(st.integers(0, 1 << 30), st.sampled_from([1, 256, 700]))

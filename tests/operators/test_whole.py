@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -129,6 +130,26 @@ def test_cells_answer_as_a_scan_does(
         assert found[0].equals(found[1])
         assert_same(found[0], dense)
     assert len(small_parts) == 4
+
+
+@pytest.mark.parametrize("moved", [0.0, np.inf])
+@pytest.mark.parametrize("keys", ["int", "text"])
+@pytest.mark.parametrize("more", [{}, {"partition_by": "g"}, {"carry": ["p"]}], ids=str)
+def test_the_smaller_key_of_rows_of_one_time_is_on_the_left(
+    small_parts: list[Any], monkeypatch: pytest.MonkeyPatch, moved: float, keys: str, more: dict[str, Any]
+) -> None:
+    """Whether keys stay where they were or not, with rows in the order of cells."""
+    monkeypatch.setattr(whole, "_MOVED_FROM", moved)
+    rows = tables(400, 2, seed=7, keys=keys)[0]
+    rows = rows.take(np.random.default_rng(1).permutation(len(rows)))
+    stream = ap.Stream(rows, key="k", time="t", value=ap.Exact("x0", "x1"), **more)
+    asked: dict[str, Any] = {"epsilon": 0.7, "probability": 1.0, "window": 2}
+    found = ap.self_join(stream, **asked)
+    tied = pc.equal(found["left_time"], found["right_time"])
+    assert len(small_parts) == 1
+    assert pc.sum(tied).as_py() > 10
+    assert pc.all(pc.less(found["left_key"], found["right_key"]).filter(tied)).as_py()
+    assert_same(found, ap.self_join(stream, **asked, options=ap.Options(index="dense")))
 
 
 @pytest.mark.parametrize("probability", [0.02, 0.5, 0.98])

@@ -260,13 +260,16 @@ def _compare(one: Runs, a: Whole, other: Runs, b: Whole) -> int:
 
 
 @kernel
-def sorts_after(pairs: RowPairs, one: Ordered, other: Ordered) -> Flags:
-    """Whether row ``left[i]`` sorts after row ``right[i]``: by key bytes, then by centre, then by samples."""
+def sorts_after(pairs: RowPairs, keys: RowPairs, one: Ordered, other: Ordered) -> Flags:
+    """Whether row ``left[i]`` sorts after row ``right[i]``: by key bytes, then by centre, then by samples.
+
+    The keys of both are those of ``keys``.
+    """
     out = np.zeros(pairs.left.shape[0], np.bool_)
     for i in range(pairs.left.shape[0]):
         a = pairs.left[i]
         b = pairs.right[i]
-        order = _compare(one.key, a, other.key, b)
+        order = _compare(one.key, keys.left[i], other.key, keys.right[i])
         for k in range(one.centre.shape[1]):
             if order == 0 and one.centre[a, k] != other.centre[b, k]:
                 order = -1 if one.centre[a, k] < other.centre[b, k] else 1

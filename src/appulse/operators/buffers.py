@@ -170,12 +170,12 @@ class Arena:
 
     @property
     def begin(self) -> NDArray[np.int64]:
-        """Where each live row's run begins, ``base`` included."""
+        """Where each live row's run begins, ``base`` included; of rows that were moved without theirs, see `where`."""
         return self._begin.view
 
     @property
     def length(self) -> NDArray[np.int64]:
-        """Length of each live row's run."""
+        """Length of each live row's run; of rows that were moved without theirs, see `where`."""
         return np.ascontiguousarray(self._length.view)
 
     @property
@@ -215,7 +215,11 @@ class Arena:
 
     def take(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The runs of some rows, as (offsets, values)."""
-        return self._taken(rows if self._place is None else self._place[rows])
+        return self._taken(self.where(rows))
+
+    def where(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where ``begin`` and ``length`` have the runs of some rows."""
+        return rows if self._place is None else self._place[rows]
 
     def _taken(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
         if self.words:

@@ -505,7 +505,9 @@ def sorts_after_partner(pairs: CandidatePairs) -> NDArray[np.bool_]:
         Ordered(_runs(store.key), store.centre.view, _runs(store.samples))
         for store in (pairs.left_store, pairs.right_store)
     )
-    after: NDArray[np.bool_] = sorts_after(pairs.rows, left, right)
+    rows = pairs.rows
+    keys = RowPairs(pairs.left_store.key.where(rows.left), pairs.right_store.key.where(rows.right))
+    after: NDArray[np.bool_] = sorts_after(rows, keys, left, right)
     return after
 
 
