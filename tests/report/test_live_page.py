@@ -269,10 +269,14 @@ def test_a_page_says_that_no_rows_have_come_yet(rows: bool, tmp_path: Path) -> N
     said: list[Any] = [{"type": "hello", "title": "ships", "jobs": [shown.hello]}]
     if rows:
         message = shown.message({"ships": ROWS})
-        said.append(message | {"type": "step", "job": 0, "boxes": shown.boxes(message["things"]), "figures": []})
+        rejects = [{"reason": "late", "stream": "s", "key": "k", "detail": "d"}]
+        message |= {"boxes": shown.boxes(message["things"]), "figures": [], "rejects": rejects}
+        said.append(message | {"type": "step", "job": 0})
     feed = Feed(lambda: said)
     with PageServer(with_script(live_page("ships"), STATES), feed) as server:
         threading.Timer(3.0, feed.close).start()
-        states = titled(shown_by(server.address, tmp_path))
+        page = shown_by(server.address, tmp_path)
+    states = titled(page)
     assert states[0] == "Connected. No rows have been answered yet."
     assert ("Connected." in states) is rows
+    assert ("<li>late: <bdi>s</bdi> <bdi>k</bdi> <bdi>d</bdi></li>" in page) is rows

@@ -9,7 +9,7 @@ from appulse.errors import BadArgument
 from appulse.model.columns import floats
 from appulse.model.times import is_time
 from appulse.report.chart import Clock
-from appulse.report.page import empty
+from appulse.report.page import empty, isolated
 from appulse.report.readings import micros_of
 from appulse.report.tracks import tracks_of
 from appulse.report.tracks_page import Happening, Wording, length_unit, tracks_page
@@ -86,8 +86,9 @@ def _encounters(table: pa.Table, tracks: Tracks, unit: str, other: int) -> tuple
         if (0, a) not in things or (other, b) not in things:
             continue
         apart = f"{distance:,.4g}{f' {unit}' if unit else ''}"
-        text = f"{clock.text(closest)} · {a} and {b} · {apart} · probability {probability:.3g}"
-        facts = (f"{a} and {b}", apart, f"{probability:.3g}")
+        both = f"{isolated(a)} and {isolated(b)}"
+        text = f"{clock.text(closest)} · {both} · {apart} · probability {probability:.3g}"
+        facts = (both, apart, f"{probability:.3g}")
         pair = (things[0, a], things[other, b])
         found.append((-probability, distance, Happening(pair, begin, closest, end, probability, text, facts)))
     found.sort(key=lambda one: (*one[:2], one[2].begin))

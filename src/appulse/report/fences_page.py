@@ -13,7 +13,7 @@ from appulse.model.geometries import REGION, geometries_of, read, shapely_module
 from appulse.model.regions import radii_of
 from appulse.model.times import is_time
 from appulse.report.chart import Clock
-from appulse.report.page import empty
+from appulse.report.page import empty, isolated
 from appulse.report.readings import micros_of
 from appulse.report.tracks import tracks_of
 from appulse.report.tracks_page import MOST_HAPPENINGS, Happening, Wording, length_unit, tracks_page
@@ -89,8 +89,8 @@ def fences_page(
             begin,
             end,
             chance,
-            f"{clock.text(begin)} · {thing} in {query} · {_lasting(end - begin)}{' so far' * still} · "
-            f"probability {chance:.3g}",
+            f"{clock.text(begin)} · {isolated(thing)} in {isolated(query)} · "
+            f"{_lasting(end - begin)}{' so far' * still} · probability {chance:.3g}",
             (thing, query, clock.text(begin), f"{chance:.3g}"),
             places[query],
         )

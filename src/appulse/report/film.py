@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from appulse.report.chart import LEFT, RIGHT, WIDTH, Clock, Scale
-from appulse.report.page import rounded
+from appulse.report.page import isolated, rounded
 from appulse.report.phenomena import COLOURS, Phenomenon
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ class Film:
     def value_text(self, value: Any) -> str:
         """The value of a phenomenon: its label, or its bin where the width of bins is known."""
         if value in self.labels:
-            return self.labels[value]
+            return isolated(self.labels[value])
         if not isinstance(value, int | float) or isinstance(value, bool):
-            return str(value)
+            return isolated(value)
         return f"{value:.6g}" if self.width is None else f"{value:.6g} to {value + self.width:.6g}"
 
 
@@ -83,8 +83,8 @@ def film_data(clip: Film) -> dict[str, Any]:
         "at": [round(x, 2) for x in _time_places(clip)],
         "values": [rounded(row, 5) for row in clip.values],
         "range": rounded([low, high]),
-        "classes": clip.readings.classes,
-        "sensors": clip.sites.names,
+        "classes": [isolated(name) for name in clip.readings.classes],
+        "sensors": [isolated(name) for name in clip.sites.names],
         "axes": f"along {', '.join(clip.sites.axes)}",
         "map": rounded([each, across, up]),
         "phenomena": [_phenomenon(clip, one, place) for one in clip.phenomena],

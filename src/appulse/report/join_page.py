@@ -10,7 +10,7 @@ import numpy as np
 from appulse.engines.local import as_table
 from appulse.report.chart import HALF, LEFT, RIGHT, WIDTH, Clock, Scale, bars, count, lines, svg, time_axis, value_axis
 from appulse.report.matches import SIDES, Batch, Matches, batches_of, carried_middles, funnel, matches_of, middles
-from appulse.report.page import empty, notes, page, rounded, table
+from appulse.report.page import empty, isolated, notes, page, rounded, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -101,7 +101,7 @@ def _data(found: Matches, drawn: Any, positions: pa.Table | None, unit: str) -> 
     clock = _clock(found)
     rows = found.table.take(drawn)
     names = [
-        [f"{stream} {key}"[:LONGEST] for stream, key in zip(streams, keys, strict=True)]
+        [_named(str(stream), str(key)) for stream, key in zip(streams, keys, strict=True)]
         for streams, keys in ((rows[f"{side}_stream"].to_pylist(), rows[f"{side}_key"].to_pylist()) for side in SIDES)
     ]
     return data | {
@@ -116,6 +116,10 @@ def _data(found: Matches, drawn: Any, positions: pa.Table | None, unit: str) -> 
         "names": names,
         "upper": rounded(rows["probability_upper"], 5) if "probability_upper" in rows.column_names else None,
     }
+
+
+def _named(stream: str, key: str) -> str:
+    return f"{isolated(stream[:LONGEST])} {isolated(key[: max(0, LONGEST - 1 - len(stream))])}".rstrip()
 
 
 def _texts(found: Matches, clock: Clock, drawn: Any) -> list[str]:

@@ -18,7 +18,7 @@ from appulse.model.times import is_time, to_micros
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Position
 from appulse.report.live_figures import Rates, boxes, clock_text, figures
 from appulse.report.meridian import MapMiddle, near, put_together
-from appulse.report.page import plain, rounded
+from appulse.report.page import isolated, plain, rounded
 from appulse.report.tracks import DEGREE
 
 if TYPE_CHECKING:
@@ -177,20 +177,20 @@ class Shown:
             pairs = [(number, key) for number, (_, key) in zip(numbers, sides, strict=True) if key is not None]
             fields["things"] = [[number, str(key)] for number, key in pairs]
             fields["past"] = "closest_time" in row and row.get("change") != 1  # where they met, they are no more
-            fields["text"] = " and ".join(str(key) for _, key in pairs)
+            fields["text"] = " and ".join(isolated(key) for _, key in pairs)
         elif "phenomenon" in row:
             hull = row.get("hull")
             if hull and self.hello["earth"]:  # which knows where sensors are
                 hull = [[x, y] for x, (_, y) in zip(self._beside([x for x, _ in hull]).tolist(), hull, strict=True)]
             fields |= {"region": row["phenomenon"], "hull": hull, "ends": row.get("event") in ("disappears", "merges")}
             fields["things"] = [[0, str(key)] for key in row.get("sensors") or []]
-            fields["text"] = f"region {row['phenomenon']} {row.get('event', '')}, value {row.get('value')}"
+            fields["text"] = f"region {row['phenomenon']} {row.get('event', '')}, value {isolated(row.get('value'))}"
         else:
             key = row.get("key")
             fields["things"] = [] if key is None else [[0, str(key)]]
             fields["fence"] = None if row.get("query") is None else str(row["query"])
             text = [key, row.get("event") or ("matches" if "query" in row else None), row.get("query")]
-            fields["text"] = " ".join(str(part) for part in text if part is not None) or _all_of(row)
+            fields["text"] = " ".join(isolated(part) for part in text if part is not None) or _all_of(row)
         unit = " m" if self.earth else ""
         facts = [form.format(row[name], unit) for name, form in _FACTS if row.get(name) is not None]
         fields["facts"] = " · ".join(facts)
@@ -268,7 +268,7 @@ def is_odd(value: Any) -> bool:
 
 
 def _all_of(row: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in row.items() if value is not None)[:200]
+    return ", ".join(f"{isolated(name)} {isolated(value)}" for name, value in row.items() if value is not None)[:200]
 
 
 def outlines_of(fences: pa.Table, *, earth: bool) -> list[dict[str, Any]]:

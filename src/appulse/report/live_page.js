@@ -15,6 +15,9 @@
     return made;
   }
 
+  // A name that may be read from right to left, and must not turn what stands beside it.
+  const apart = (name) => make("bdi", name ?? "");
+
   // Units that are no metres have no name.
   const Bar = L.Control.Scale.extend({ _updateMetric(most) {
     const whole = 10 ** Math.floor(Math.log10(most));
@@ -68,7 +71,7 @@
     }
     message.events.forEach((event) => happen(own, event));
     own.events = [...message.events.reverse(), ...own.events].slice(0, EVENTS);
-    own.bad = [...message.rejects.map((bad) => `${bad.reason}: ${bad.stream} ${bad.key ?? ""} ${bad.detail}`), ...own.bad].slice(0, 20);
+    own.bad = [...message.rejects, ...own.bad].slice(0, 20);
     if (own.middle !== message.boxes.middle) own.things.forEach((thing) => own.touched.add(thing));
     own.middle = message.boxes.middle;
     $("state").textContent = "Connected.";
@@ -141,7 +144,7 @@
       row.style.borderLeftColor = colour(event.colour);
       return row;
     }));
-    $("rejects").replaceChildren(...own.bad.map((text) => make("li", text)));
+    $("rejects").replaceChildren(...own.bad.map(({ reason, stream, key, detail }) => make("li", `${reason}: `, apart(stream), " ", apart(key), " ", apart(detail))));
     $("histogram").replaceChildren(...histogram.map((n) => Object.assign(make("div", ""), { style: `height:${100 * Math.sqrt(n / most)}%` })));
     $("highest").textContent = `most in a bar: ${most.toLocaleString("en")}; heights by square root`;
     $("now").textContent = clock;

@@ -15,6 +15,7 @@ from appulse.errors import BadArgument
 from appulse.model.columns import chunk, floats, is_numeric
 from appulse.model.times import is_time
 from appulse.report.meridian import longitude_middle, near
+from appulse.report.page import isolated
 from appulse.report.readings import micros_of
 from appulse.report.tracks import LONGITUDES
 
@@ -60,7 +61,10 @@ class Matches:
 
     def streams(self) -> list[tuple[str, int]]:
         """Pairs of streams and how many matches they have, most first."""
-        names = [chunk(self.table[f"{side}_stream"]).cast(pa.string()).fill_null("?") for side in SIDES]
+        coded = [
+            chunk(self.table[f"{side}_stream"]).cast(pa.string()).fill_null("?").dictionary_encode() for side in SIDES
+        ]
+        names = [pa.array(map(isolated, one.dictionary.to_pylist()), pa.string()).take(one.indices) for one in coded]
         pairs = pc.binary_join_element_wise(names[0], names[1], " and ").value_counts().to_pylist()
         return sorted(((pair["values"], pair["counts"]) for pair in pairs), key=lambda pair: (-pair[1], pair[0]))
 

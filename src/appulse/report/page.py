@@ -13,14 +13,18 @@ from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+from unicodedata import bidirectional
 
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["empty", "notes", "page", "plain", "rounded", "table"]
+__all__ = ["empty", "isolated", "notes", "page", "plain", "rounded", "table"]
 
+#: Kinds of signs, by Unicode, that may turn the order of what stands beside them.
+_TURNING = {"R", "AL", "AN", "LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+_BEGIN, _ANY_BEGIN, _END = "\u2068", "\u2066\u2067\u2068", "\u2069"  # of a text with an order of its own
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
@@ -89,6 +93,23 @@ def rounded(values: Any, digits: int = 6) -> list[Any]:
         short = float(f"{value:.{digits}g}")
         found.append(int(short) if short.is_integer() and abs(short) < 2**53 else short)
     return found
+
+
+def isolated(name: Any) -> str:
+    """A name that stands among others: where it may be read from right to left, between marks that keep it apart.
+
+    Without them a name in such a script, or a mark in it, turns the figures beside it round.
+    """
+    text = str(name)
+    if text.isascii() or all(bidirectional(sign) not in _TURNING for sign in text):
+        return text
+    kept, inside = "", 0
+    for sign in text:
+        if sign == _END and not inside:
+            continue  # it would end what begins here
+        inside += (sign in _ANY_BEGIN) - (sign == _END)
+        kept += sign
+    return _BEGIN + kept + _END * (inside + 1)
 
 
 def notes(lines: Iterable[str]) -> str:

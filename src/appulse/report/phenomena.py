@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from appulse.errors import BadArgument
+from appulse.report.page import isolated
 from appulse.report.readings import micros_of
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def phenomena_of(events: pa.Table) -> list[Phenomenon]:
     found: dict[tuple[Any, ...], Phenomenon] = {}
     for time, kind, row in happened:
         group = [row[name] for name in groups]
-        name = " ".join([*map(str, group), f"#{row['phenomenon']}"])
+        name = " ".join([*map(isolated, group), f"#{row['phenomenon']}"])
         one = found.setdefault((*group, row["phenomenon"]), Phenomenon(name, row["value"]))
         before = set(one.events[-1].row["sensors"] or ()) if one.events else set()
         now = set(row["sensors"] or ())
