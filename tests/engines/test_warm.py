@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from numba.core import compiler
 from numba.core.registry import CPUDispatcher
 
 import appulse as ap
 from appulse.engines import warm
 from appulse.engines.warm import _aggregate, _fence, _impute, _lay_out, _meet, small_table
 from appulse.imputation.versions import SavedImputer
-from appulse.kernels.fences import watch
-from appulse.kernels.neighbours import fill
-from appulse.kernels.regressions import ridge
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,28 +104,6 @@ def test_nothing_is_compiled_for_fences_of_a_file() -> None:
     assert len(ap.fence_events(stream, fences, leave=0.4)) > 30
     after = compiled()
     assert {name: count for name, count in after.items() if count > before.get(name, 0)} == {}
-
-
-def test_what_compiles_faster_finds_what_numba_finds() -> None:
-    """Options that are the same, and the variables of each statement in their order."""
-    flags: Any = compiler.Flags
-    options = [flags() for _ in range(4)]
-    options[1].nrt, options[2].nrt, options[3].no_cfunc_wrapper = True, False, True
-    assert [[warm._same_options(one, other) for one in options] for other in options] == [
-        [one == other for one in options] for other in options
-    ]
-    assert warm._same_options(options[0], options[2])  # which says what the other leaves out
-    frontend: Any = compiler.run_frontend
-    kernels: tuple[Any, ...] = (fill, watch, ridge)
-    found = 0
-    for kernel in kernels:
-        of_kernel = frontend(kernel.py_func)
-        for block in of_kernel.blocks.values():
-            for statement in block.body:
-                expected = statement._rec_list_vars(vars(statement))
-                assert list(map(id, warm._variables(statement, vars(statement)))) == list(map(id, expected))
-                found += len(expected)
-    assert found > 1000
 
 
 def test_a_part_that_cannot_be_compiled_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

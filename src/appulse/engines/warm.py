@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -17,15 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 import pyarrow as pa
-from llvmlite.binding import ffi
-from numba.core import ir
 from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
-from numba.core.targetconfig import TargetConfig
 
 from appulse.engines.aggregates.call import LocalAggregate, resolve_aggregate, run_local
 from appulse.engines.encounters.bucket import LocalEncounters
 from appulse.engines.encounters.call import EncounterSettings, resolve_encounters
+from appulse.engines.fast_compiling import compile_faster
 from appulse.engines.fences.call import FenceSettings, resolve_fences
 from appulse.engines.fences.local import LocalFences
 from appulse.engines.imputing import bound, chosen_for, filled_table
@@ -116,63 +113,11 @@ def in_parts() -> Iterator[None]:
 def compile_all() -> None:
     """The same by a process per core, where nothing is compiled yet; `is_compiled` is true from then on."""
     rows = small_table()
-    with ProcessPoolExecutor(available_cores(), get_context("spawn"), _compile_faster) as pool:
+    with ProcessPoolExecutor(available_cores(), get_context("spawn"), compile_faster) as pool:
         for running in [pool.submit(part, rows) for part in (*_PARTS[:3], _choose, *_PARTS[3:])]:
             running.result()
     with suppress(OSError):  # an installation that cannot be written keeps its machine code elsewhere
         _MARK.write_text(_build())
-
-
-def _compile_faster() -> None:
-    """Leave out what a process that only compiles can do without."""
-    # Numba makes millions of objects that live on: the collector would look through them again and again.
-    gc.disable()
-    # It looks its options up by all of their values, each time; there are few, so one hash for all will do.
-    options: Any = TargetConfig
-    options.__eq__ = _same_options
-    options.__hash__ = lambda _: 0
-    # It notes the time of each call of LLVM once for each kernel whose compiling waits for the one at hand.
-    with suppress(AttributeError):
-        locks: Any = ffi.lib
-        locks._lock._cblist.clear()  # noqa: SLF001 - what stands there is known inside a function alone
-    statements: Any = ir.Inst
-    statements._rec_list_vars = _variables  # noqa: SLF001
-
-
-def _same_options(one: Any, other: Any) -> bool:
-    """Whether two sets of Numba's options are the same, defaults included, which Numba copies out to see."""
-    given, others, known = one._values, other._values, one.options  # noqa: SLF001
-    return given == others or (
-        type(one) is type(other)
-        and all(
-            given.get(name, known[name].default) == others.get(name, known[name].default)
-            for name in given.keys() | others.keys()
-        )
-    )
-
-
-def _variables(_: object, part: object) -> list[ir.Var]:
-    """The variables in a part of a statement, in the order of Numba's own function, without a list at each level."""
-    found: list[ir.Var] = []
-    _find_variables(part, found)
-    return found
-
-
-def _find_variables(part: Any, found: list[ir.Var]) -> None:
-    kind = type(part)
-    if kind is ir.Var:
-        found.append(part)
-    elif kind is list or kind is tuple:
-        for one in part:
-            _find_variables(one, found)
-    elif kind is dict:
-        for one in part.values():
-            _find_variables(one, found)
-    elif isinstance(part, ir.Inst):
-        statement: Any = part
-        found.extend(statement.list_vars())
-    elif isinstance(part, (list, tuple, dict)):
-        _find_variables(list(part.values() if isinstance(part, dict) else part), found)
 
 
 def is_compiled() -> bool:
