@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.connect.page_server import Feed, PageServer
+from appulse.report.encounters_page import encounters_page
+from appulse.report.fences_page import fences_page
 from appulse.report.join_page import join_page
 from appulse.report.live import Shown
 from appulse.report.live_page import live_page
@@ -157,3 +160,55 @@ def test_a_browser_draws_tracks_over_the_meridian(tmp_path: Path) -> None:
     assert len(across) == 3
     assert max(np.abs(np.diff(line)).max() for line in across) == pytest.approx(0.01)
     assert abs(across[0][-1] - across[1][-1]) < 0.1
+
+
+def far_apart() -> tuple[pa.Table, ap.Stream[Any]]:
+    """Two ships that meet at the meridian, and so many at Greenwich that the middle of all is there."""
+    n = 40
+    ships = [(f"far {i}", 50.0 + i, np.full(n, i - 2.5)) for i in range(6)]
+    ships += [("a", -17.0, 179.995 + np.arange(n) * 2.5e-4), ("b", -17.0002, 180.0055 - np.arange(n) * 2.5e-4)]
+    parts = [
+        pa.table({"ship": [name] * n, "time": np.arange(n) * 10.0, "lat": [lat] * n, "lon": (lon + 180) % 360 - 180})
+        for name, lat, lon in ships
+    ]
+    table = pa.concat_tables(parts).sort_by("time")
+    stream = ap.Stream(
+        table, key="ship", time="time", value=ap.Position("lat", "lon", sigma=3.0), motion=ap.Straight(60)
+    )
+    return table, stream
+
+
+def widths(page: str, kind: str) -> list[float]:
+    """How wide the lines of a kind are in the picture."""
+    lines = [match[1] for match in re.finditer(f'<path class="{kind}"[^>]* d="([^"]+)"', page)]
+    return [float(np.ptp([float(x) for x in re.findall(r"[ML]([-\d.]+) ", line)])) for line in lines]
+
+
+def test_tracks_over_the_edge_of_a_map_are_in_one_piece(tmp_path: Path) -> None:
+    table, stream = far_apart()
+    page = encounters_page(ap.encounters(stream, epsilon=100.0, probability=0.5), table)
+    west, _, east, _ = read(page).data["box"]
+    assert east - west < 2000.0
+    (tmp_path / "page.html").write_text(page, "utf-8")
+    for moment in ("", "1"):
+        found = drawn(tmp_path / "page.html", moment)
+        assert len(widths(found, "track")) == 2
+        for kind in ("track", "meeting", "past"):
+            assert max(widths(found, kind), default=0.0) < 5000.0
+
+
+def test_fences_over_the_edge_of_a_map_are_in_one_piece(tmp_path: Path) -> None:
+    table, stream = far_apart()
+    corners = "179.998 -17.01, 180.002 -17.01, 180.002 -16.99, 179.998 -16.99, 179.998 -17.01"
+    fences = pa.table(
+        {"query": ["reef", "atoll", "all"], "radius": [None, 300.0, None]}
+        | {"region": [f"POLYGON(({corners}))", "POINT(180 -17)", "POLYGON((-5 40, 5 40, 5 60, -5 60, -5 40))"]}
+    )
+    page = fences_page(ap.fence_events(stream, fences), fences, table)
+    for rings in read(page).data["regions"]:
+        assert max(np.ptp([x for x, _ in ring]) for ring in rings) < 2e6
+    number = next(i for i, one in enumerate(read(page).data["happenings"], 1) if one["facts"][1] == "reef")
+    (tmp_path / "page.html").write_text(page, "utf-8")
+    found = drawn(tmp_path / "page.html", str(number))
+    assert 50.0 < min(widths(found, "fence inside")) < 760.0
+    assert max(widths(found, "track")) < 5000.0

@@ -13,6 +13,7 @@ from appulse.model.geometries import REGION, geometries_of, read, shapely_module
 from appulse.model.regions import radii_of
 from appulse.model.times import is_time
 from appulse.report.chart import Clock
+from appulse.report.meridian import near
 from appulse.report.page import empty, isolated
 from appulse.report.readings import micros_of
 from appulse.report.tracks import tracks_of
@@ -139,6 +140,17 @@ def _lasting(micros: int) -> str:
     return f"{micros / size:.3g} {name}"
 
 
+def _beside(shapely: Any, shape: Any, longitude: float) -> Any:
+    """A region in degrees, each of its parts as a whole half a turn from a longitude at most."""
+    parts = shapely.get_parts(shape)
+    middles = shapely.bounds(parts)[:, ::2].mean(axis=1)
+    turns = (middles - near(middles, longitude)).tolist()
+    moved = [
+        shapely.transform(part, lambda at, turn=turn: at - [turn, 0.0]) for part, turn in zip(parts, turns, strict=True)
+    ]
+    return shapely.geometrycollections(moved)
+
+
 def _outlines(areas: pa.Table, tracks: Tracks) -> list[list[NDArray[np.float64]]]:
     """The lines and rings of each region in the plane of the map; none where it is no geometry."""
     shapely = shapely_module()
@@ -149,7 +161,10 @@ def _outlines(areas: pa.Table, tracks: Tracks) -> list[list[NDArray[np.float64]]
         if row in wrong:
             found.append([])
             continue
-        drawn = shapely.transform(shapely.force_2d(shape), tracks.plane)
+        beside = shapely.force_2d(shape)
+        if tracks.centre is not None:
+            beside = _beside(shapely, beside, tracks.centre[0])
+        drawn = shapely.transform(beside, tracks.plane)
         if radius is not None and np.isfinite(radius):
             drawn = shapely.buffer(drawn, radius * tracks.longer(shapely.get_coordinates(shape)).mean())
         parts = [

@@ -55,8 +55,18 @@ class Tracks:
         return self.centre is not None
 
     def plane(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Places as given (longitude first where they are in degrees) in the plane of the map."""
+        """Places as given in the plane of the map: in degrees longitude first, half a turn from its middle at most."""
         return at if self.centre is None else _mercator(at, *self.centre)
+
+    def together(self, at: NDArray[np.float64], rings: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+        """Some places of the plane and rings around their middle, each ring as a whole: over the edge of the plane."""
+        if self.centre is None:
+            return [at, *rings]
+        degree = np.radians(EARTH * np.cos(np.radians(self.centre[1])))
+        middle = longitude_middle(at[:, 0] / degree)
+        sides = [at[:, :1], *(np.array([[one[:, 0].min() + one[:, 0].max()]]) / 2 for one in rings)]
+        turns = [near(side / degree, middle) - side / degree for side in sides]
+        return [one + turn * [degree, 0.0] for one, turn in zip((at, *rings), turns, strict=True)]
 
     def longer(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
         """How long a metre (a unit) is drawn at places as given."""
@@ -116,6 +126,8 @@ def tracks_of(
     thing, micros, at, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = np.lexsort((micros, thing))
     centre = _centre(at) if earth else None
+    if centre is not None:
+        at[:, 0] = near(at[:, 0], centre[0])
     return Tracks(
         list(names),
         thing[order],
@@ -176,8 +188,7 @@ def _centre(at: NDArray[np.float64]) -> tuple[float, float]:
 def _mercator(at: NDArray[np.float64], longitude: float, latitude: float) -> NDArray[np.float64]:
     """Longitudes and latitudes in a plane in which small things have their shape wherever they are."""
     unit = EARTH * float(np.cos(np.radians(latitude)))
-    across = np.radians(near(at[:, 0], longitude) - longitude)
-    return np.column_stack([across * unit, (_up(at[:, 1]) - _up(latitude)) * unit])
+    return np.column_stack([np.radians(at[:, 0] - longitude) * unit, (_up(at[:, 1]) - _up(latitude)) * unit])
 
 
 def _up(latitude: Any) -> Any:

@@ -19,13 +19,14 @@
   }
 
   // The part of the plane that the map shows: all of it, or where the chosen one happens.
-  let each = 1, across = 0, up = 0, middle = 0;
+  let each = 1, across = 0, up = 0, middle = 0, centre = 0;
   function look([west, south, east, north]) {
     const wide = Math.max(east - west, 1e-9), high = Math.max(north - south, 1e-9);
     each = Math.min((data.width - 2 * MARGIN) / wide, (data.height - 2 * MARGIN) / high);
     across = (data.width - each * (west + east)) / 2;
     up = (data.height + each * (south + north)) / 2;
     middle = (south + north) / 2;
+    centre = (west + east) / 2;
   }
   const at = ([x, y]) => [across + each * x, up - each * y];
 
@@ -33,6 +34,10 @@
   const EARTH = 6371008.8, EQUATOR = 6378137, E2 = 0.0066943799901414; // metres; the square of WGS 84's eccentricity
   const turn = EARTH * Math.cos(data.latitude ?? 0), equator = turn * Math.asinh(Math.tan(data.latitude ?? 0));
   const stretch = (y) => (data.latitude === null ? 1 : Math.cos(data.latitude) * Math.cosh((y + equator) / turn));
+  // Once around the Earth all is there again: of these places the one beside another.
+  const round = data.latitude === null ? 0 : 2 * Math.PI * turn;
+  const near = (x, other) => (round ? x - round * Math.round((x - other) / round) : x);
+  const chained = (spots) => spots.reduce((all, [x, ...rest]) => [...all, [all.length ? near(x, all.at(-1)[0]) : x, ...rest]], []);
   function onEarth([x, y]) {
     const sine = Math.tanh((y + equator) / turn), cosine = 1 / Math.cosh((y + equator) / turn);
     const radius = EQUATOR / Math.sqrt(1 - E2 * sine * sine);
@@ -61,15 +66,16 @@
     const i = before(thing, moment);
     if (i < 0) return null;
     const gap = i + 1 < thing.t.length ? thing.t[i + 1] - thing.t[i] : Infinity;
-    if (gap > 2 * data.around) return moment === thing.t[i] ? [thing.x[i], thing.y[i], thing.e[i]] : null;
+    const [x, y, error] = [thing.x[i], thing.y[i], thing.e[i]];
+    if (gap > 2 * data.around) return moment === thing.t[i] ? [near(x, centre), y, error] : null;
     const share = gap ? (moment - thing.t[i]) / gap : 0;
-    return ["x", "y"].map((axis) => thing[axis][i] + share * (thing[axis][i + 1] - thing[axis][i])).concat(thing.e[i]);
+    return [near(x + share * (near(thing.x[i + 1], x) - x), centre), y + share * (thing.y[i + 1] - y), error];
   }
 
-  function tail(thing, moment) {
-    const last = before(thing, moment), points = [];
-    for (let i = last; i >= 0 && moment - thing.t[i] <= data.around; i--) points.unshift([thing.x[i], thing.y[i]]);
-    return points;
+  function tail(thing, moment, spot) {
+    const points = [spot];
+    for (let i = before(thing, moment); i >= 0 && moment - thing.t[i] <= data.around; i--) points.push([thing.x[i], thing.y[i]]);
+    return chained(points);
   }
 
   const line = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
@@ -84,20 +90,27 @@
     return new Date(millis).toISOString().slice(0, 19).replace("T", " ");
   }
 
+  // A ring as a whole, its middle beside a place; where that is none, as it is.
+  function beside(ring, other) {
+    const sides = ring.map(([x]) => x), own = (Math.min(...sides) + Math.max(...sides)) / 2;
+    const moved = Number.isFinite(other) ? near(own, other) - own : 0;
+    return ring.map(([x, y]) => [x + moved, y]);
+  }
+
   function around(one) {
     const box = [Infinity, Infinity, -Infinity, -Infinity];
     for (const thing of one.things.map((i) => data.things[i])) {
       for (let step = 0; step <= 20; step++) {
         const spot = place(thing, one.times[0] + ((one.times[2] - one.times[0]) * step) / 20);
         if (!spot) continue;
-        const [x, y, error] = spot;
+        const [x, y, error] = [box[0] < Infinity ? near(spot[0], (box[0] + box[2]) / 2) : spot[0], spot[1], spot[2]];
         box[0] = Math.min(box[0], x - error);
         box[1] = Math.min(box[1], y - error);
         box[2] = Math.max(box[2], x + error);
         box[3] = Math.max(box[3], y + error);
       }
     }
-    for (const [x, y] of one.region === null ? [] : data.regions[one.region].flat()) {
+    for (const [x, y] of one.region === null ? [] : data.regions[one.region].flatMap((ring) => beside(ring, (box[0] + box[2]) / 2))) {
       box.forEach((edge, i) => { box[i] = (i < 2 ? Math.min : Math.max)(edge, i % 2 ? y : x); });
     }
     return box[0] <= box[2] ? box : data.box;
@@ -119,7 +132,7 @@
     const [x, y] = at(spot);
     if (x < -50 || y < -50 || x > data.width + 50 || y > data.height + 50) return;
     const stroke = one ? ink(one) : "var(--quiet)";
-    make("path", { class: "track", stroke, d: line([...tail(thing, now), spot].map(at)) }, view);
+    make("path", { class: "track", stroke, d: line(tail(thing, now, spot).map(at)) }, view);
     if (spot[2] * each > 1.5) make("circle", { class: "error", cx: x, cy: y, r: spot[2] * each, stroke }, view);
     const dot = make("circle", { class: "thing", cx: x, cy: y, r: one ? 4.5 : 3, fill: stroke }, view);
     make("title", {}, dot, thing.name);
@@ -136,13 +149,14 @@
       const spots = [place(thing, one.times[0])];
       thing.t.forEach((time, i) => one.times[0] < time && time < one.times[2] && spots.push([thing.x[i], thing.y[i]]));
       spots.push(place(thing, one.times[2]));
-      make("path", { class: "past", stroke: ink(one), d: line(spots.filter((spot) => spot).map(at)) }, view);
+      make("path", { class: "past", stroke: ink(one), d: line(chained(spots.filter((spot) => spot)).map(at)) }, view);
     }
   }
 
   // Each region once, in the colour of who is in it; names of all only where there are few.
   function drawRegions(meets, view) {
-    data.regions.forEach((rings, i) => {
+    data.regions.forEach((given, i) => {
+      const rings = given.map((ring) => beside(ring, centre));
       const one = meets.find((some) => some.region === i);
       const d = rings.map((ring) => line(ring.map(at)) + (ring.length > 2 ? "Z" : "")).join("");
       const colours = { stroke: one ? ink(one) : "var(--quiet)", fill: one ? ink(one) : "none" };
@@ -159,10 +173,10 @@
     if (one.things.length < 2) return;
     const spots = one.things.map((i) => place(data.things[i], now));
     if (spots.includes(null)) return;
-    make("path", { class: "meeting", stroke: ink(one), d: line(spots.map(at)) }, view);
+    make("path", { class: "meeting", stroke: ink(one), d: line(chained(spots).map(at)) }, view);
     const closest = one.things.map((i) => place(data.things[i], one.times[1]));
     if (data.happenings[chosen] !== one || now < one.times[1] || closest.includes(null)) return;
-    make("path", { class: "closest", stroke: ink(one), d: line(closest.map(at)) }, view);
+    make("path", { class: "closest", stroke: ink(one), d: line(chained(closest).map(at)) }, view);
   }
 
   function list(meets) {

@@ -140,7 +140,8 @@ def _data(
             }
         )
     drawn = {region: place for place, region in enumerate(dict.fromkeys(one.region for one in shown))}
-    corners = [ring for region in drawn if region is not None for ring in outlines[region]]
+    rings = [ring for region in drawn if region is not None for ring in outlines[region] if len(ring)]
+    places, *corners = tracks.together(tracks.at[rows], rings)
     return {
         "zero": zero / 1000,
         "stamps": tracks.stamps,
@@ -152,7 +153,7 @@ def _data(
         "none": wording.none,
         "height": HEIGHT,
         "width": WIDTH,
-        "box": rounded(_box(tracks.at[rows], corners), 8),
+        "box": rounded(_box(places, corners), 8),
         "scale": [LEFT, WIDTH - RIGHT],
         "things": things,
         "regions": [
