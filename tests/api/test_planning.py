@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import appulse as ap
+from appulse.api import planning
 from appulse.engines.planning import most_answers
 from appulse.errors import BadArgument
 
@@ -77,6 +78,49 @@ def measured(call: Any, tables: dict[str, pa.Table]) -> tuple[int, int, float]:
 
 def within_factor(guess: float, truth: float, factor: float = 2.0) -> bool:
     return truth / factor <= guess <= truth * factor
+
+
+def trips(seed: int) -> pa.Table:
+    """Eight people over three weeks, who move for an hour or two twice a day; now and then two of them go together."""
+    chance, parts = np.random.default_rng(seed), []
+    for day in range(21):
+        for who in range(8):
+            for _ in range(2):
+                begin = day * 86_400.0 + chance.uniform(7, 20) * 3_600
+                t = np.arange(begin, begin + chance.uniform(0.5, 2) * 3_600, chance.choice([2.0, 5.0, 15.0]))
+                way = np.cumsum(chance.normal(0, 2, (2, len(t))), axis=1) + chance.uniform(0, 5_000, (2, 1))
+                for one in (who, *([(who + 1) % 8] if chance.random() < 0.06 else [])):
+                    x, y = way + chance.normal(0, 0.2, way.shape)
+                    parts.append(pa.table({"k": np.full(len(t), one), "t": t, "x": x, "y": y}))
+    made = pa.concat_tables(parts).sort_by("t")
+    return made.append_column("n", pa.array(range(len(made))))
+
+
+@pytest.mark.parametrize(
+    ("seed", "key", "batch"),
+    [(1, "k", None), (2, "n", None), (3, "n", 2 * 86_400_000_000), (4, "k", 2 * 86_400_000_000)],
+)
+def test_rows_that_come_in_bursts_are_planned_by_these(seed: int, key: str, batch: int | None) -> None:
+    """Not by the long silences between them, however long a micro-batch is."""
+    rows = trips(seed)
+    value = ap.Gaussian("x", "y", sigma=0.5)
+
+    def call() -> Any:
+        own = ap.Stream(None, key=key, time="t", value=value, name="people")
+        return ap.SimilarityJoin(own, epsilon=3.0, probability=0.5, window="1 minute", different="k")
+
+    supply = planning._Frames(call(), rows)
+    supply.batch = batch
+    plan = planning.planned(call(), supply)
+    one, held, answers = call(), 0, 0
+    for at in range(0, len(rows), 100):
+        answers += len(one.push(rows.slice(at, 100)))
+        held = max(held, one.state()["state_rows"])
+    seconds = rows["t"][-1].as_py() - rows["t"][0].as_py()
+    assert len(rows) > 40_000
+    assert within_factor(plan.state_rows, held, 1.3), (plan, held)
+    assert within_factor(plan.answers_per_second, answers / seconds), (plan, answers / seconds)
+    assert plan.peak_answers_per_second > 2 * plan.answers_per_second
 
 
 @pytest.mark.parametrize("thinned", [False, True])

@@ -29,7 +29,7 @@ from appulse.arguments import (
     mapping,
     one_of,
 )
-from appulse.engines.planning import ENGINES, Growth, Plan, Step, Stretch, Trial, estimate
+from appulse.engines.planning import ENGINES, Growth, Plan, Step, Stretch, Trial, estimate, standard_error
 from appulse.errors import BadArgument, nearest
 from appulse.model.times import duration, to_micros
 from appulse.windows.definitions import TimeWindow, TumblingWindow
@@ -43,12 +43,17 @@ __all__ = ["Supply", "plan", "planned"]
 
 #: Rows that one try takes at most, where it may be on some of the keys; and where it may not.
 MOST_ROWS, _MOST_UNTHINNED = 30_000, 500_000
-_FEW_ROWS, _OTHERS = 3_000, 4  # of each stretch, and how many there are beside the busiest
+_FEW_ROWS, _OTHERS = 3_000, 4  # of each stretch, and how many there are at least beside the busiest
+# More stretches are tried while the standard error of answers is above this share of them, up to so many rows and
+# stretches. Each may read files anew: so many rows in all at most, whether in a stretch or not.
+_SURE, _MOST_TRIED, _MOST_OTHERS, _MOST_READ = 0.2, 120_000, 128, 20_000_000
+# Multiples of these are spread evenly over 0 to 1, however many there are: by each, and by both over a square.
+_ALONG, _ACROSS = 0.5698402909980532, 0.7548776662466927
 _FEWEST_KEYS = 24
-_PUSHES = 24
+_PUSHES, _FEWEST_PUSHES = 24, 6
 _TRIES = 7
+_STARTS = 1 << 16  # of stretches that are compared
 _STILL = 1.15  # what holds at most so much more than before is steady
-_BINS = 512
 
 _PAIRS = ("SimilarityJoin", "SensorJoin", "Encounters")
 _TILED = ("SimilarityJoin", "Encounters", "Outliers")
@@ -146,7 +151,7 @@ def _rates(rate: float | Mapping[str, float] | None, names: list[str], trial: Tr
     """Rows a second of each stream, as declared."""
     if rate is None:
         return None
-    usual = trial.typical.mean(axis=0)
+    usual = trial.usual
     if not isinstance(rate, Mapping):
         return [float(rate * one / max(usual.sum(), 1e-12)) for one in usual]
     for name in rate:
@@ -235,7 +240,7 @@ def _tried(
         raise BadArgument("The sample has no rows with a time. Give some: rows of every stream, over several windows.")
     begin, end = int(every[0]), _until(every, call, rate)
     stays, batch = _stays(call), supply.batch
-    span = max(3 * (stays or 0), 8 * (batch or 0), (end - begin) * _FEW_ROWS // len(every), 1)
+    span = _long_enough(every, begin, end, 3 * (stays or 0), 8 * (batch or 0))
     most = MOST_ROWS if growth.thinned else _MOST_UNTHINNED
     for _ in range(_TRIES):
         span = min(span, end - begin)
@@ -252,19 +257,51 @@ def _tried(
         if steady or cut or span >= end - begin:
             break
         span = span * 5 // 2
-    others = []
+    others: list[Stretch] = []
     if (end - begin) >= (_OTHERS + 2) * span and (count <= MOST_ROWS or keep):
-        starts = np.linspace(begin, end - span, 2 * _OTHERS + 1)[1::2].astype(np.int64)
-        others = [_stretch(call, supply, int(start), span, keep) for start in starts]
-    bins = max(1, min(_BINS, (end - begin) // span))
-    edges = np.linspace(begin, end, bins + 1)
-    counts = [np.histogram(supply.times[name], edges)[0] for name in call.streams]
-    typical = np.stack(counts, axis=1) * (bins * 1e6 / (end - begin))
+        tried, several = 0, min(_MOST_OTHERS, max(_OTHERS, _MOST_READ // len(every)))
+        for i in range(1, several + 1):  # any row is as likely, at any place in the second half
+            row = int(every[int(i * _ALONG % 1.0 * len(every))]) - int((0.5 + 0.5 * (i * _ACROSS % 1.0)) * span)
+            others.append(_stretch(call, supply, min(max(row, begin), end - span), span, keep))
+            tried += sum(sum(step.rows) for step in others[-1].steps)
+            if i >= _OTHERS and (tried > _MOST_TRIED or standard_error([busiest, *others], growth) < _SURE):
+                break
+    fullest = None
+    if stays is not None and growth.rows and not growth.fixed:
+        full = _busiest(every, begin, end, stays)[0] + stays + 1
+        fullest = _stretch(call, supply, max(begin, full - span), min(span, full - begin), keep)
+    bins = max(1, (end - begin) // span)
+    typical = _by_bins([supply.times[name] for name in call.streams], begin, (end - begin) / bins)
     behind = None
     if on_spark and batch and growth.rows and not growth.fixed:
-        behind = _stretch(_behind(call, batch), supply, first, span, keep)
+        longer = min(max(span, 8 * batch), end - begin)
+        first, count = _busiest(every, begin, end, longer)
+        if count > most and growth.thinned:
+            keep = _keeping(call, supply, growth, first, first + longer, most / count)
+        behind = _stretch(_behind(call, batch), supply, first, longer, keep)
         steady = steady and _is_steady(behind.steps)
-    return Trial(busiest, others, typical, None if stays is None else stays / 1e6, steady, behind, len(every))
+    known = None if stays is None else stays / 1e6
+    return Trial(busiest, others, typical, bins, known, steady, fullest, behind, len(every))
+
+
+def _long_enough(every: NDArray[np.int64], begin: int, end: int, stays: int, batches: int) -> int:
+    """How long a stretch is at first: for what is held, for some micro-batches, and for enough rows.
+
+    Where rows come in bursts, far denser than in such a stretch, it is as long as enough of them take within these.
+    """
+    span = min(max(stays, batches, (end - begin) * _FEW_ROWS // len(every), 1), end - begin)
+    apart = every[_FEW_ROWS:] - every[:-_FEW_ROWS]
+    burst = max(stays, int(apart.min()), 1) if len(apart) else span
+    _, count = _busiest(every, begin, end, span)
+    return burst if 2 * count * burst < _FEW_ROWS * span else span
+
+
+def _by_bins(each: list[NDArray[np.int64]], begin: int, width: float) -> NDArray[np.float64]:
+    """Rows a second of each stream, by stretches of this width that have any."""
+    places = [((times - begin) / width).astype(np.int64) for times in each]
+    used = np.unique(np.concatenate(places))
+    counts = [np.bincount(np.searchsorted(used, place), minlength=len(used)) for place in places]
+    return np.asarray(np.stack(counts, axis=1) * (1e6 / width))
 
 
 def _behind(call: ByHand[Any], batch: int) -> ByHand[Any]:
@@ -281,7 +318,8 @@ def _stretch(
     call: ByHand[Any], supply: Supply, begin: int, span: int, keep: Mapping[str, tuple[str, float]]
 ) -> Stretch:
     """The call, tried on a stretch."""
-    pushes = _PUSHES if supply.batch is None else min(max(span // supply.batch, 6), 2 * _PUSHES)
+    batches = 0 if supply.batch is None else span // supply.batch
+    pushes = min(batches, 2 * _PUSHES) if batches >= _FEWEST_PUSHES else _PUSHES
     end = begin + span
     each = [supply.times[name] for name in call.streams]
     every = np.concatenate([times[slice(*np.searchsorted(times, [begin, end]))] for times in each])
@@ -290,18 +328,27 @@ def _stretch(
     if pushes == 1:
         _steps(copy(call), tables, edges)  # the first push of a process takes longer
     steps = _steps(copy(call), tables, edges)
-    half = begin + span * (pushes // 2) // pushes
-    there = [_between(supply.times[name], half, end) for name in call.streams]
-    came = [sum(step.rows[i] for step in steps[pushes // 2 :]) for i in range(len(there))]
+    skipped = pushes // 2
+    if _ends_by_time(call):  # all is as ever once the first rows have left
+        skipped = min(skipped, -(-(_stays(call) or 0) * pushes // span))
+    since = int(edges[skipped])
+    there = [_between(supply.times[name], since, end) for name in call.streams]
+    came = [sum(step.rows[i] for step in steps[skipped:]) for i in range(len(there))]
     share = tuple(min(1.0, got / count) if count else 1.0 for got, count in zip(came, there, strict=True))
-    return Stretch(steps, span / 1e6, share, tuple(count * 1e6 / (end - half) for count in there))
+    return Stretch(steps, span / 1e6, share, tuple(count * 1e6 / (end - since) for count in there), skipped)
+
+
+def _ends_by_time(call: ByHand[Any]) -> bool:
+    """Whether nothing outlives the windows of its rows, of a certain length of time."""
+    moves = any(stream.motion is not None for stream in call.streams.values())
+    return isinstance(call.settings.get("window"), TimeWindow) and not moves
 
 
 def _busiest(every: NDArray[np.int64], begin: int, end: int, span: int) -> tuple[int, int]:
     """Where a stretch of this length has the most rows, and how many."""
     if span >= end - begin:
         return begin, len(every)
-    starts = np.unique(every[:: max(1, len(every) // 4096)])
+    starts = np.unique(every[:: max(1, len(every) // _STARTS)])
     starts = starts[starts <= end - span] if (starts <= end - span).any() else np.array([begin])
     counts = np.searchsorted(every, starts + span) - np.searchsorted(every, starts)
     best = int(counts.argmax())

@@ -62,23 +62,25 @@ class Growth:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Steps over a stretch of the streams, and what the streams have in its second half, where things are steady.
+    """Steps over a stretch of the streams, and what the streams have in its later part, where things are steady.
 
-    ``share`` is what of each stream's rows the steps have, ``rates`` are rows a second of each stream.
+    The first ``skipped`` steps are before that. ``share`` is what of each stream's rows the steps have, ``rates`` are
+    rows a second of each stream.
     """
 
     steps: Sequence[Step]
     seconds: float
     share: tuple[float, ...]
     rates: tuple[float, ...]
+    skipped: int
 
     @property
     def later(self) -> Sequence[Step]:
-        """The steps of the second half."""
-        return self.steps[len(self.steps) // 2 :]
+        """The steps of the later part."""
+        return self.steps[self.skipped :]
 
     def kept(self, stream: int) -> int:
-        """Rows of a stream in the second half."""
+        """Rows of a stream in the later part."""
         return sum(step.rows[stream] for step in self.later)
 
 
@@ -86,18 +88,26 @@ class Stretch:
 class Trial:
     """What was tried: the busiest stretch of the streams, and some others.
 
-    ``typical`` are rows a second of the whole, by stretch (rows) and stream (columns). ``stays`` is for how many
-    seconds rows are held, where windows say so. ``behind`` is the busiest stretch with streams that wait as on Spark,
-    where that is longer; ``rows`` are those of all streams.
+    ``typical`` are rows a second of the whole, by stretch (rows) and stream (columns): of ``bins`` stretches those
+    that have any. ``stays`` is for how many seconds rows are held, where windows say so; the ``fullest`` stretch ends
+    when most come within that. ``behind`` is a busiest stretch with streams that wait as on Spark, where that is
+    longer; ``rows`` are those of all streams.
     """
 
     busiest: Stretch
     others: Sequence[Stretch]
     typical: NDArray[np.float64]
+    bins: int
     stays: float | None
     steady: bool
+    fullest: Stretch | None = None
     behind: Stretch | None = None
     rows: int = 0
+
+    @property
+    def usual(self) -> NDArray[np.float64]:
+        """Rows a second of each stream, on the whole."""
+        return np.asarray(self.typical.sum(axis=0) / self.bins)
 
 
 @dataclass(frozen=True)
@@ -106,7 +116,7 @@ class Plan:
 
     ``rate`` are rows a second of all streams, ``peak_rate`` the same where most came. ``state_rows`` and
     ``state_bytes`` are what is held at the peak, as the call reports it; ``answers_per_second`` those at ``rate``,
-    ``peak_answers_per_second`` at the peak. ``rows_per_core`` is how many rows a second one core works off,
+    ``peak_answers_per_second`` those where most come. ``rows_per_core`` is how many rows a second one core works off,
     ``cores`` how many cores the peak needs, ``memory`` the bytes of the job with all around it. ``notes`` say what the
     estimate rests on, ``refusals`` what does not fit.
 
@@ -157,7 +167,7 @@ class Plan:
         yield "rows a second", f"{_number(self.rate)}{peak}"
         yield "rows held", f"{self.state_rows:,}"
         yield "state", size(self.state_bytes)
-        peak = f", {_number(self.peak_answers_per_second)} where most rows come"
+        peak = f", {_number(self.peak_answers_per_second)} where most come"
         more = self.peak_answers_per_second > 1.05 * self.answers_per_second
         yield "answers a second", f"{_number(self.answers_per_second)}{peak if more else ''}"
         yield "rows a second and core", f"{_number(self.rows_per_core)}"
@@ -199,34 +209,35 @@ def estimate(
     ``speed`` is how many seconds of the streams pass in one: rows and answers come faster, and no more are held.
     """
     busiest = trial.busiest
-    here, usual = np.array(busiest.rates), trial.typical.mean(axis=0)
+    behind = busiest if trial.behind is None else trial.behind
+    here, usual = np.array(busiest.rates), trial.usual
     # How much more of each stream is declared than the sample has, on the whole.
     more = np.ones(len(here)) if rates is None else np.array(rates) / np.maximum(usual, 1e-12)
     longer = 1.0
     if not trial.steady and trial.stays is not None and growth.rows:
-        longer = max(1.0, trial.stays / busiest.seconds)
+        longer = max(1.0, trial.stays / behind.seconds)
     drawn = longer
     if engine == "spark" and growth.tiled:
         longer *= _TILES
-    grown = float((more * here).sum() / max(here.sum(), 1e-12)) ** growth.rows * longer * _thinned(busiest, growth)
-    behind = busiest if trial.behind is None else trial.behind
-    held = max(step.state_rows for step in behind.later) * grown
-    state = max(step.state_bytes for step in behind.later) * grown
+    there = np.array(behind.rates)
+    faster = float((more * there).sum() / max(there.sum(), 1e-12)) ** growth.rows
+    grown = faster * longer * _thinned(behind, growth)
+    steps = [*behind.steps, *([] if trial.behind or not trial.fullest else trial.fullest.steps)]
+    held = max(step.state_rows for step in steps) * grown
+    state = max(step.state_bytes for step in steps) * grown
     if trial.behind is not None and rates is None and drawn == 1:  # there are no more than all
-        most = max(trial.rows, max(step.state_rows for step in busiest.later) * grown)
+        most = max(trial.rows, max(step.state_rows for step in busiest.steps) * faster * _thinned(busiest, growth))
         held, state = min(held, most), state * min(1.0, most / max(held, 1.0))
 
     tried_on = (busiest, *trial.others)
     power = 1 if growth.nearest else growth.answers
-    increase = float(more[0]) if growth.nearest else _chances(more, power)
+    increase = float(more[0] if growth.nearest else _chances(more, power))
     if power > 1:  # rows of a single push met half of them, on the mean
         increase *= 2 * drawn - 1 if len(busiest.steps) == 1 else drawn
-    peak = _made(busiest, growth, more) * increase
-    tried = [
-        (_made(one, growth, more) * one.seconds, _chances(np.array(one.rates), power) * one.seconds) for one in tried_on
-    ]
-    each = sum(made for made, _ in tried) / max(sum(chance for _, chance in tried), 1e-300)
-    usual_answers = each * float(np.mean([_chances(one, power) for one in trial.typical])) * increase
+    peak = max(_made(one, growth, more) for one in tried_on) * increase
+    made, chances = _by_row(tried_on, growth, more)
+    each = float(made.sum()) / max(float(chances.sum()), 1e-300)
+    usual_answers = each * float(_chances(trial.typical, power).sum()) / trial.bins * increase
 
     costs = tried_on if trial.behind is None else (*tried_on, trial.behind)
     cost = _cost([step for one in costs for step in one.steps[1:] or one.steps])(held)
@@ -302,11 +313,30 @@ def _made(stretch: Stretch, growth: Growth, more: NDArray[np.float64]) -> float:
     return (others / float(by_pairs) + own / float(share[0])) / seconds
 
 
-def _chances(rates: NDArray[np.float64], power: int) -> float:
-    """What answers are in proportion to, by the rates of the streams."""
+def standard_error(stretches: Sequence[Stretch], growth: Growth) -> float:
+    """Of answers a second by these stretches, as a share of them; infinite where there are none."""
+    made, chances = _by_row(stretches, growth, np.ones(len(stretches[0].rates)))
+    if not made.any():
+        return float("inf")
+    off = made - chances * made.sum() / max(float(chances.sum()), 1e-300)
+    return float(np.sqrt((off**2).sum() * len(off) / max(1, len(off) - 1)) / made.sum())
+
+
+def _by_row(
+    stretches: Sequence[Stretch], growth: Growth, more: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Answers of stretches, and what they are in proportion to, by the row: a stretch is tried for each of its rows."""
+    rates = np.array([one.rates for one in stretches])
+    rows = np.maximum(rates.sum(axis=1), 1e-300)
+    made = np.array([_made(one, growth, more) for one in stretches])
+    return made / rows, _chances(rates, 1 if growth.nearest else growth.answers) / rows
+
+
+def _chances(rates: NDArray[np.float64], power: int) -> NDArray[np.float64]:
+    """What answers are in proportion to, by the rates of the streams, which are the last axis."""
     if power < 2:
-        return float(rates.mean())
-    return float(rates[0] ** power if len(rates) == 1 else np.prod(rates))
+        return np.asarray(rates.mean(axis=-1))
+    return np.asarray(rates[..., 0] ** power if rates.shape[-1] == 1 else rates.prod(axis=-1))
 
 
 def _cost(steps: Sequence[Step]) -> Callable[[float], float]:
