@@ -22,7 +22,7 @@ import pyarrow as pa
 from appulse.errors import CheckpointError, StateError
 from appulse.model.workers import Workers
 from appulse.operators.output import Output
-from appulse.operators.running_presence import RunningWindows
+from appulse.operators.running_presence import LongWindows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,8 +148,8 @@ class _Writer:
             return ["enum", *name, value.name]
         if isinstance(value, tuple):
             return ["named", *name, [self.value(one) for one in value]]
-        if isinstance(value, RunningWindows):  # found anew
-            value = RunningWindows()
+        if isinstance(value, LongWindows):  # found anew
+            value = LongWindows()
         slots = {own for base in kind.__mro__ for own in getattr(base, "__slots__", ()) if hasattr(value, own)}
         fields = {own: getattr(value, own) for own in sorted(slots)} | getattr(value, "__dict__", {})
         return ["object", *name, {own: self.value(one) for own, one in fields.items()}]

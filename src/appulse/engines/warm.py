@@ -59,7 +59,7 @@ from appulse.model.strings import Bytes, distinct
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Position, Samples
 from appulse.operators.happenings import NEVER
 from appulse.operators.partners import MOST_COUNTED
-from appulse.operators.running_presence import RunningWindow
+from appulse.operators.running_presence import LongWindow
 from appulse.operators.sensor_join import SensorJoin
 from appulse.operators.similarity_join import SimilarityJoin
 from appulse.windows.definitions import CountWindow, TimeWindow, UncertainCountWindow, Window
@@ -241,7 +241,7 @@ def _number(table: pa.Table, models: tuple[Model, ...], window: Window) -> None:
 
 def _run_on() -> None:
     """A window of rows that may not exist, which goes on from push to push."""
-    window, number = RunningWindow(0, 0, 0, np.full(9, 0.5)), np.arange(1)
+    window, number = LongWindow(0, 0, 0, np.full(9, 0.5)), np.arange(1)
     window.evict(0, np.full(1, 0.5), np.ones(1, bool), CountRule(3, 0.9, 0.0, 9, EXACT))
     window.inside(number, number + 9, number - 1, Rule(UNCERTAIN_COUNT, 3))
 

@@ -23,7 +23,7 @@ from appulse.operators.buffers import Arena, Column
 from appulse.operators.bursts import check_chains
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.presence import ExistenceTable
-from appulse.operators.running_presence import RunningPresence, RunningWindows, run_on
+from appulse.operators.running_presence import LongWindows, RunningPresence, run_on
 from appulse.operators.window_starts import WindowStarts, Withdrawn
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.operators.attributes import Attribute
-    from appulse.operators.running_presence import RunningWindow
+    from appulse.operators.running_presence import LongWindow
     from appulse.windows.frames import Rule
 
 #: A time after every tick.
@@ -107,7 +107,7 @@ class Sequencer:
     def _reset(self) -> None:
         streams = self._streams
         self._held: list[list[Objects]] = [[] for _ in range(streams)]
-        self._groups, self._running = LabelNumbers(), RunningWindows()
+        self._groups, self._running = LabelNumbers(), LongWindows()
         self._next, self._floor = np.zeros((1, streams), np.int64), np.zeros((1, streams), np.int64)
         self._head, self._tail = (np.full((1, streams), kernels.NONE, np.int64) for _ in range(2))
         self._block = np.full(1, kernels.no_block(), np.int64)
@@ -322,7 +322,7 @@ class Sequencer:
         held = self._held_by(len(self._number), groups)
         return (self._measure.view[rows] for rows in np.split(held.rows, held.first[1:-1]))
 
-    def _run_on(self, begin: int, windows: Sequence[RunningWindow], oldest: Sequence[int]) -> NDArray[np.int64]:
+    def _run_on(self, begin: int, windows: Sequence[LongWindow], oldest: Sequence[int]) -> NDArray[np.int64]:
         """The floor of its window at the tick of each new row, of windows that go on from push to push."""
         given = np.empty(len(self._number) - begin, np.int64)
         group, stream, tick = self._group.view[begin:], self._stream.view[begin:], self._tick.view[begin:]

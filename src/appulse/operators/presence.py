@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from appulse.model.batch import Ragged
     from appulse.model.strings import Labels
     from appulse.operators.labels import LabelNumbers
-    from appulse.operators.running_presence import RunningWindows
+    from appulse.operators.running_presence import LongWindows
     from appulse.windows.frames import Rule
 
 _NO_PARTNER = -1
@@ -57,7 +57,7 @@ class Windows:
     def __init__(self, streams: int) -> None:
         self._streams = streams
         self._known: ExistenceTable | None = None
-        self._running: RunningWindows | None = None
+        self._running: LongWindows | None = None
         self._group = np.empty(0, np.int64)
         self._at = np.full((1, streams), _UNKNOWN, np.int64)
 

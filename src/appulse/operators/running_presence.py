@@ -23,7 +23,7 @@ MOST = 32  # windows
 _FEW = 4  # times as many rows are held as come, at least
 
 
-class RunningWindow:
+class LongWindow:
     """A window of a stream of a ``group``: the existence probabilities of its rows, which are numbered from ``base``.
 
     Rows that have left stay until there is no room for further ones: then all is added up anew, which is seldom.
@@ -97,15 +97,15 @@ class RunningPresence:
 
     group: Labels | None
     stream: NDArray[np.int64]
-    running: RunningWindows
+    running: LongWindows
 
 
-class RunningWindows:
+class LongWindows:
     """Those of the last pushes; each goes on where no other way has had rows of it since. No state has them in it."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int], RunningWindow] = {}
-        self.last: list[RunningWindow] = []  # those that were asked for last
+        self._known: dict[tuple[int, int], LongWindow] = {}
+        self.last: list[LongWindow] = []  # those that were asked for last
 
     @property
     def nbytes(self) -> int:
@@ -122,13 +122,13 @@ class RunningWindows:
         stream: NDArray[np.int64],
         end: NDArray[np.int64],
         held: Callable[[], Iterable[NDArray[np.float64]]],
-    ) -> list[RunningWindow]:
+    ) -> list[LongWindow]:
         """Those of groups and streams, whose next rows have the numbers ``end``; ``held`` is their rows' existence."""
         asked = list(zip(group.tolist(), stream.tolist(), strict=True))
         found = [self._known.get(window) for window in asked]
         if not all(window and window.end == n for window, n in zip(found, end.tolist(), strict=True)):
             fresh = [
-                RunningWindow(*window, n - len(exist), exist)
+                LongWindow(*window, n - len(exist), exist)
                 for window, n, exist in zip(asked, end.tolist(), held(), strict=True)
             ]
             self._known = ({} if len(self._known) > MOST else self._known) | dict(zip(asked, fresh, strict=True))

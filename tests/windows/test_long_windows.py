@@ -13,7 +13,7 @@ import appulse as ap
 from appulse.engines import saving
 from appulse.kernels import numbering as kernels
 from appulse.kernels.poisson_binomial import EXACT, CountRule, Ticks, evict
-from appulse.operators.running_presence import LONG, RunningWindow
+from appulse.operators.running_presence import LONG, LongWindow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +85,7 @@ def test_a_window_is_added_up_anew_when_there_is_no_room(confidence: float) -> N
     rule, ends = CountRule(LONG // 2, confidence, 0.0, 1 << 40, EXACT), np.ones(many, bool)
     whole = np.empty(many, np.int64)
     evict(Ticks(np.array([0, many]), np.zeros(1, np.int64), ends), exist, rule, whole)
-    window, oldest, most = RunningWindow(0, 0, 0, exist[:0]), 0, 0
+    window, oldest, most = LongWindow(0, 0, 0, exist[:0]), 0, 0
     for begin in range(0, many, 64):
         floor, _ = window.evict(oldest, exist[begin : begin + 64], ends[:64], rule)
         assert (floor == whole[begin : begin + 64]).all()
