@@ -47,13 +47,13 @@ def test_help_lists_what_stands_and_nothing_else() -> None:
 
 
 def test_python_runs_the_command_line_as_a_module() -> None:
-    def told(*arguments: str) -> tuple[int, str, str]:
+    def ran(*arguments: str) -> tuple[int, str, str]:
         command = [sys.executable, "-m", "appulse", *arguments]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         return done.returncode, done.stdout, done.stderr
 
-    assert told("validate", "none.toml") == (2, "none.toml cannot run:\n  there is no file none.toml.\n", "")
-    code, helped, error = told("--help")
+    assert ran("validate", "none.toml") == (2, "none.toml cannot run:\n  there is no file none.toml.\n", "")
+    code, helped, error = ran("--help")
     assert (code, error) == (0, "")
     assert "Usage: python -m appulse [OPTIONS] COMMAND" in helped
 

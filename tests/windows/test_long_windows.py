@@ -78,6 +78,22 @@ def test_rows_that_are_withdrawn_are_counted_no_more() -> None:
     _agree([*found, join.drain()], ap.self_join(ap.Stream(stays, **GIVEN), **ASKED))
 
 
+def test_as_many_rows_as_are_withdrawn_do_not_stand_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come in one push that goes through all rows; rows that those withdrawn pushed out do not come back."""
+    rows, first, many = _rows(4, "add"), 3 * LONG, 700
+    taken = rows.slice(first - 2 * many, many).drop(["op"]).append_column("op", pa.array(["remove"] * many))
+    cuts = [first, first + 10, first + 20, first + 20 + many, *range(first + 30 + many, first + 230 + many, 10)]
+    parts = [rows.slice(begin, end - begin) for begin, end in pairwise([0, *cuts])]
+    parts[3] = pa.concat_tables([taken, parts[3]])
+    found = []
+    for running in (True, False):
+        if not running:
+            monkeypatch.setattr("appulse.operators.numbering.run_on", lambda *_: False)
+        join = ap.SimilarityJoin(ap.Stream(None, **GIVEN, change="op", lateness=20), **ASKED)
+        found.append(pa.concat_tables([*(join.push(part) for part in parts), join.drain()]))
+    _agree(found[:1], found[1])
+
+
 @pytest.mark.parametrize("confidence", [0.9, 1.0])
 def test_a_window_is_added_up_anew_when_there_is_no_room(confidence: float) -> None:
     chance, many = np.random.default_rng(5), 40 * LONG

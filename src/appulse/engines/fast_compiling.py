@@ -33,7 +33,7 @@ def compile_faster() -> None:
     statements._rec_list_vars = variables  # noqa: SLF001
     # Four of five functions are called by compiled ones alone, and become part of them. Numba optimizes each on its
     # own, and makes machine code of it, before it does the same with each of its callers.
-    if hasattr(codegen.CPUCodegen, "_pass_builder"):  # there since Numba 0.62
+    if hasattr(codegen.CPUCodegen, "_pass_builder"):  # older versions of Numba have other passes
         _library._optimize_final_module = _optimize_called  # noqa: SLF001
         _library._finalize_final_module = _finalize_called  # noqa: SLF001
 

@@ -98,11 +98,12 @@ class _Run:
         self._kept = job.rejects is not None or bool(job.alerts) or job.max_state is not None or not self._once
         self._query = cache(lambda: self._place.query)  # known once it runs
         # Made once: to make a column takes PySpark some twenty calls of the JVM, a few milliseconds.
-        self._own: dict[str, Column] = {tag: F.inline(tag) for tag in (ANSWER, REJECT, *job.before)}
+        self._answers = F.inline(ANSWER)
+        self._rejects: list[Column] = []  # made where there are any
 
     def write(self, given: DataFrame, number: int) -> None:
         """Write a micro-batch."""
-        job, own = self._job, self._own
+        job = self._job
         batch = given if self._judge is None else self._judge(given, number)
         if self._kept:
             batch = batch.persist()
@@ -111,14 +112,14 @@ class _Run:
             if job.max_state is not None:  # known before anything is written
                 _check_state(_collected(batch, job.before)["state_rows"], job.max_state, number)
             job.answers.write(
-                batch.select(own[ANSWER]),
+                batch.select(self._answers),
                 number,
                 lambda: bool(metrics()["answers"] or metrics()["left"] or number == 0),
                 lambda: metrics()["answers"] + metrics()["left"],
             )
             if metrics()["answers"] or metrics()["left"]:
                 for alert in job.alerts:
-                    alert(batch.select(own[ANSWER]), number)
+                    alert(batch.select(self._answers), number)
             earlier = 0 if job.newest is None else job.newest(self._query())
             self._place.saw(max(metrics()["newest"], earlier))  # the end of the streams is that of the first calls, too
             _warn_late(job.time_type, metrics())
@@ -143,9 +144,8 @@ class _Run:
         return _collected(batch, self._job.before) if found is None else found
 
     def _refused(self, batch: DataFrame, number: int) -> DataFrame:
-        tags = (REJECT, *self._job.before)
-        same = len({batch.schema[tag].dataType.simpleString() for tag in tags}) == 1
-        bad = [batch.select(F.inline(F.coalesce(*tags)))] if same else [batch.select(self._own[tag]) for tag in tags]
+        self._rejects = self._rejects or _reject_columns(batch, (REJECT, *self._job.before))
+        bad = [batch.select(column) for column in self._rejects]
         if number == 0:  # with what was refused before any row
             bad += [rejects_frame(batch.sparkSession, table, schema) for table, schema in self._job.first_rejects]
         return _together(bad)
@@ -159,6 +159,13 @@ def _check_state(rows: int, most: int, number: int) -> None:
             "was written. Shorten windows or lateness, or raise max_state, and start again with the same checkpoint: "
             "no row is lost or doubled."
         )
+
+
+def _reject_columns(batch: DataFrame, tags: Sequence[str]) -> list[Column]:
+    """What selects the rejects of several calls: a row has those of one, so of one type they need one pass."""
+    if len({batch.schema[tag].dataType.simpleString() for tag in tags}) == 1:
+        return [F.inline(F.coalesce(*tags))]
+    return [F.inline(tag) for tag in tags]
 
 
 def _together(frames: Sequence[DataFrame]) -> DataFrame:
