@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pyproj
 import pytest
+from typer.testing import CliRunner
 
 import appulse as ap
+from appulse.cli import app
 from appulse.errors import BadArgument
 from appulse.model.positions import EARTHS, centred, degrees_of
 from appulse.report.field_page import phenomena_page
@@ -78,3 +83,15 @@ def test_a_page_takes_degrees() -> None:
         phenomena_page(events, readings, locations, place=ap.Position("latitude", "lon"))
     with pytest.raises(BadArgument, match="takes columns of latitude and longitude"):
         phenomena_page(events, readings, locations, place=ap.Position("lat", "lon", earth="sky"))
+
+
+def test_a_folder_of_phenomena_takes_degrees(tmp_path: Path) -> None:
+    tables = field((-17.0, 179.5))
+    for name, table in zip(("events", "readings", "locations"), tables, strict=True):
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    wrote = CliRunner().invoke(app, ["report", str(tmp_path), "--place", "lat,lon", "--time", "t", "--json"])
+    assert wrote.exit_code == 0, wrote.output
+    page = Path(json.loads(wrote.stdout)["page"]).read_text(encoding="utf-8")
+    assert page == phenomena_page(*tables, place=PLACE, time="t", title=tmp_path.name)
+    wrong = CliRunner().invoke(app, ["report", str(tmp_path), "--place", "latitude,lon"])
+    assert wrong.exit_code and "The locations have no column 'latitude'" in " ".join(wrong.output.split())

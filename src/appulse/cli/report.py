@@ -30,7 +30,10 @@ def report(
     place: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B", help="Of encounters and fences: two columns, as in lat,lon or x,y.", show_default=False
+            metavar="A,B",
+            help="Two columns: of encounters and fences, lat,lon or x,y of the readings; of phenomena on the Earth, "
+            "lat,lon of the locations.",
+            show_default=False,
         ),
     ] = None,
     sensor: Annotated[

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from pyarrow.json import read_json
 
 from appulse.errors import BadArgument
+from appulse.model.uncertainty import Position
 from appulse.report.encounters_page import encounters_page
 from appulse.report.fences_page import fences_page
 from appulse.report.field_page import phenomena_page
@@ -47,8 +48,8 @@ class Shown:
     """Names and units that files do not have.
 
     ``unit`` is that of places, ``time`` a column of the readings. Of encounters and fences, ``key`` and ``place`` are
-    others. Of phenomena alone: the columns ``sensor`` and ``value`` and its ``value_unit``, the ``resolution`` (width
-    of bins), and ``labels``, texts by value.
+    others. Of phenomena, ``place`` is the latitude and longitude of the locations. Of phenomena alone: the columns
+    ``sensor`` and ``value`` and its ``value_unit``, the ``resolution`` (width of bins), and ``labels``, texts by value.
     """
 
     unit: str = ""
@@ -84,8 +85,8 @@ def report(directory: str | Path, *, title: str | None = None, note: str = "", s
     named = title or folder.resolve().name
     if (events := _first(folder, EVENTS)) is not None:
         readings, locations = (_needed(folder, name) for name in ("readings", "locations"))
-        own = (each.name for each in fields(shown) if each.name not in ("key", "place"))
-        settings = shown.settings("phenomena", *own)
+        settings = shown.settings("phenomena", *(each.name for each in fields(shown) if each.name != "key"))
+        settings["place"] = None if shown.place is None else Position(*shown.place)
         happened = _table(events)
         settings["labels"] = _labels(happened, shown.labels)
         return phenomena_page(happened, _table(readings), _table(locations), title=named, note=note, **settings)
