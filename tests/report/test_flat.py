@@ -94,4 +94,5 @@ def test_a_folder_of_phenomena_takes_degrees(tmp_path: Path) -> None:
     page = Path(json.loads(wrote.stdout)["page"]).read_text(encoding="utf-8")
     assert page == phenomena_page(*tables, place=PLACE, time="t", title=tmp_path.name)
     wrong = CliRunner().invoke(app, ["report", str(tmp_path), "--place", "latitude,lon"])
-    assert wrong.exit_code and "The locations have no column 'latitude'" in " ".join(wrong.output.split())
+    assert wrong.exit_code
+    assert "The locations have no column 'latitude'" in " ".join(wrong.output.split())
