@@ -54,7 +54,7 @@ CONTENTS: dict[str, list[str]] = {
     "Concepts": ["glossary", "semantics", "errors"],
     "Coming from": ["coming-from"],
     "Reference": ["reference", "command-line", "changes"],
-    "Operations": ["operating", "live", "deployment", "versions", "licences"],
+    "Operations": ["operating", "live", "deployment", "spark-connect", "versions", "licences"],
     "Performance": ["performance", "figures/index"],
     "How it is built": ["architecture", "decisions/index", "papers", "reproduction"],
 }
