@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.engines.collecting.call import CollectBucket, CollectCall, CollectSettings, LocalCollect, resolve_collect
+from appulse.engines.collecting.call import CollectBucket, CollectCall, CollectSettings, resolve_collect
+from appulse.engines.local import Local
 from appulse.engines.spark.routing import ToThings, bucket_keys
 from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.tiles import TilePlan
@@ -100,7 +101,7 @@ def test_pushes_and_a_played_spark_are_as_the_twin(rows: Given, every: int, cut:
     chance = Random(len(rows))
     rows.sort(key=lambda row: row[1] + chance.uniform(0, LATENESS))
     call = resolve_collect(stream(None, lateness=LATENESS), table([]).schema, CollectSettings(every=every))
-    local, spark = LocalCollect(call), FakeCollect(call, TilePlan(buckets, 1.0, 0.0, 0.0), chance)
+    local, spark = Local(CollectBucket(call)), FakeCollect(call, TilePlan(buckets, 1.0, 0.0, 0.0), chance)
     ours, found = [call.answer_schema.empty_table()], [call.answer_schema.empty_table()]
     for at in range(0, len(rows), cut):
         part = table(rows[at : at + cut])

@@ -28,7 +28,7 @@ def _groups(n: int, first: int = 0, per: int = 4) -> pa.Table:
 
 def _operator(call: ap.Phenomena) -> Phenomena | PhenomenaWithin:
     assert call._engine is not None
-    held = call._engine.operator
+    held = vars(call._engine.bucket)["operator"]
     assert isinstance(held, Phenomena | PhenomenaWithin)
     return held
 

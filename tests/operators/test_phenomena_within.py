@@ -222,7 +222,7 @@ def test_a_reading_is_looked_at_with_few_others() -> None:
     call = ap.Phenomena(ap.Stream(None, key="id", time="t", value="v"), within=0.1, strength=3, span=n // 2)
     call.push(pa.table({"id": np.arange(n) % 2, "t": np.arange(n), "v": values}))
     assert call._engine is not None
-    held = call._engine.operator
+    held = vars(call._engine.bucket)["operator"]
     assert isinstance(held, operator.PhenomenaWithin)
     assert held.fields[b""].known.counts[LOOKED] < 50 * n
 
@@ -238,6 +238,6 @@ def test_a_region_that_changes_is_found_anew_with_few_others(placed: bool) -> No
     call.push(pa.table({"id": sensor, "t": np.repeat(np.arange(pairs), 2), "v": level}))
     call.push(pa.table({"id": sensor, "t": pairs + np.repeat(np.arange(pairs), 2), "v": level + 0.3}))
     assert call._engine is not None
-    held = call._engine.operator
+    held = vars(call._engine.bucket)["operator"]
     assert isinstance(held, operator.PhenomenaWithin)
     assert held.fields[b""].known.counts[JOINED] < 10 * 2 * pairs

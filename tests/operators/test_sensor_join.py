@@ -442,7 +442,7 @@ def test_sensors_that_come_and_go_leave_nothing_behind() -> None:
             if t:
                 assert max(len(row["matches"]) for row in found.to_pylist()) == (4 if t % 2 else 9)
     assert join._engine is not None
-    held = join._engine.operator
+    held = vars(join._engine.bucket)["operator"]
     assert isinstance(held, operator.SensorJoin)
     assert len(held.sensors) < 200
 

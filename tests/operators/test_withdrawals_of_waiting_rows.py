@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.bucket import Bucket
-from appulse.engines.collecting.call import CollectSettings, LocalCollect, resolve_collect
+from appulse.engines.collecting.call import CollectBucket, CollectSettings, resolve_collect
+from appulse.engines.local import Local
 from appulse.engines.spark.tiles import TilePlan
 from tests.fences.test_changing_fences import FakeFences as FakeChangingFences
 from tests.fences.test_fence_events import FakeFences
@@ -58,14 +59,14 @@ ASSIGNED: dict[str, Any] = {
 }
 
 
-def collecting(stream: ap.Stream) -> LocalCollect:
+def collecting(stream: ap.Stream) -> Local[Any]:
     schema = table([], "add").schema
-    return LocalCollect(resolve_collect(stream, schema, CollectSettings(every=BLOCK)))
+    return Local(CollectBucket(resolve_collect(stream, schema, CollectSettings(every=BLOCK))))
 
 
 def pushed(engine: Any, frames: dict[str, pa.Table]) -> pa.Table:
     """Calls by hand take tables by name, engines all of them."""
-    return engine.push(frames) if isinstance(engine, LocalCollect) else engine.push(**frames)
+    return engine.push(frames) if isinstance(engine, Local) else engine.push(**frames)
 
 
 def table(rows: list[Row], op: str) -> pa.Table:

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.engines.filling import FillingBucket, LocalFilling, resolve_filling
+from appulse.engines.filling import FillingBucket, resolve_filling
+from appulse.engines.local import Local
 from appulse.engines.options import CallSettings
 from appulse.engines.spark.routing import ToGroups, bucket_keys
 from appulse.engines.spark.stage import GroupBuckets, Stage
@@ -137,7 +138,7 @@ def test_pushes_and_a_simulated_spark_are_as_the_table(
     fill: Any = imputer_of(kind, wait).bind(("x", "y"))
     own: dict[str, Any] = {"added": ("imputed", "imputed_weights", "filled")}
     call = resolve_filling(stream(None, lateness=LATENESS), SCHEMA, CallSettings(), fill=fill, **own)
-    local, spark = LocalFilling(call), FakeFilling(call, TilePlan(buckets, 1.0, 0.0, 0.0), Random(len(found)))
+    local, spark = Local(FillingBucket(call)), FakeFilling(call, TilePlan(buckets, 1.0, 0.0, 0.0), Random(len(found)))
     by_hand: list[pa.Table] = []
     answers: list[pa.Table] = []
     refused: list[pa.Table] = []

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from appulse.api.by_hand import Frames, Types
-    from appulse.engines.aggregates.call import AggregateCall, LocalAggregate
+    from appulse.engines.aggregates.call import AggregateCall
+    from appulse.engines.local import Local
+    from appulse.model.objects import Objects
     from appulse.model.stream import Stream
 
 
@@ -93,14 +95,15 @@ def window_aggregate(
     return over_survivors((stream,), "stream", settings, call, asked=isinstance(stream.existence, Bursts))
 
 
-def _engine(stream: Stream, table: pa.Table, settings: Mapping[str, Any]) -> LocalAggregate:
-    from appulse.engines.aggregates.call import LocalAggregate, resolve_aggregate
+def _engine(stream: Stream, table: pa.Table, settings: Mapping[str, Any]) -> Local[Objects]:
+    from appulse.engines.aggregates.call import AggregateBucket, resolve_aggregate
+    from appulse.engines.local import Local
 
-    return LocalAggregate(resolve_aggregate(stream, table, **settings))
+    return Local(AggregateBucket(resolve_aggregate(stream, table, **settings)))
 
 
 @checked
-class WindowAggregate(ByHand["LocalAggregate"]):
+class WindowAggregate(ByHand["Local[Objects]"]):
     """Aggregates by hand, without Spark: push rows as they come, take the answers they complete.
 
     ``stream`` has ``frame=None``; other arguments are as in `window_aggregate`. A tick is answered once it is complete:
@@ -133,7 +136,7 @@ class WindowAggregate(ByHand["LocalAggregate"]):
         """Whether there are types, and rows that show how many dimensions values have."""
         return self._with_dimensions(held) is not None and super()._may_start(held, types, ended=ended)
 
-    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalAggregate, Types]:
+    def _make(self, held: Sequence[Frames], types: Types) -> tuple[Local[Objects], Types]:
         (name,), (stream,) = self._streams, self._left()
         sample, settings = self._with_dimensions(held), self._settings
         if sample is None:  # the rows so far can only be rejects

@@ -90,7 +90,7 @@ def nearest(
         return spark_nearest(streams, NearestSettings(**settings))
 
     asked = is_spark(left.frame) and (epsilon is None or not isinstance(window, TimeWindow))
-    engine = partial(_nearest, settings=settings, whole=True)
+    engine = partial(_nearest, whole=True)
     return answers_over_survivors((left, right), "left", settings, engine, on_spark, asked=asked)
 
 
@@ -117,6 +117,7 @@ class Nearest(ByHand["LocalJoin"]):
     [8]
     """
 
+    _engine_of = staticmethod(partial(_nearest, whole=False))
     _pairs = True
 
     def __init__(
@@ -136,9 +137,6 @@ class Nearest(ByHand["LocalJoin"]):
     ) -> None:
         self._settings = settings_of("nearest", locals())
         super().__init__((left, right), "left")
-
-    def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> LocalJoin:
-        return _nearest(streams, schemas, self._settings, whole=False)
 
 
 @checked
@@ -230,6 +228,7 @@ class Assign(ByHand["LocalAssign"]):
     [1]
     """
 
+    _engine_of = staticmethod(_assign)
     _pairs = True
 
     def __init__(
@@ -249,6 +248,3 @@ class Assign(ByHand["LocalAssign"]):
     ) -> None:
         self._settings = settings_of("assign", locals())
         super().__init__((left, right), "left")
-
-    def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> LocalAssign:
-        return _assign(streams, schemas, self._settings)

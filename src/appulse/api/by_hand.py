@@ -23,7 +23,7 @@ from appulse.errors import AppulseError, BadArgument, ImpossibleBursts, OutputLi
 from appulse.model.stream import Stream, stream_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from appulse.engines.explain import Explanation
@@ -64,6 +64,8 @@ class ByHand(Generic[Engine]):
     _fills: Mapping[str, Around] = {}  # what fills streams by the rows around, before the engine has them
     _signed = False  # whether the engine then has all rows, with a column that says which are withdrawn
     _settings: dict[str, Any]
+    #: Makes the engine for streams with these columns.
+    _engine_of: Callable[[Sequence[Stream], Sequence[pa.Schema], Mapping[str, Any]], Engine]
 
     def __init__(self, streams: Sequence[Stream], alone: str) -> None:
         """``alone`` is the name of a single stream that has none."""
@@ -231,7 +233,7 @@ class ByHand(Generic[Engine]):
     def _make(self, held: Sequence[Frames], types: Types) -> tuple[Engine, Types]:
         """The engine for pushes such as these, and the types that are settled with it."""
         schemas = [self._schema(name, held) for name in self._streams]
-        return self._engine_of(self._left(), schemas), types
+        return self._engine_of(self._left(), schemas, self._settings), types
 
     def _left(self) -> list[Stream]:
         """The streams as the engine takes them in: without withdrawals, where it keeps no rows."""
@@ -244,10 +246,6 @@ class ByHand(Generic[Engine]):
     def _is_staged(self, stream: Stream) -> bool:
         """Whether rows of a stream go through a stage before the engine has them."""
         return stream.name in self._fills or (self._withdraws_before and stream.change is not None)
-
-    def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> Engine:
-        """The engine for streams with these columns."""
-        raise NotImplementedError
 
     def _feed(self, engine: Any, tables: Frames) -> pa.Table:
         """The answers of a push."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from appulse.api.by_hand import Bare, ByHand
-from appulse.api.calls import answers_of, settings_of
+from appulse.api.calls import answers_of, schemas_of, settings_of
 from appulse.api.results import Framed
 from appulse.arguments import OnReject, checked
 from appulse.engines.collecting.call import CollectSettings, resolve_collect
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from appulse.engines.collecting.call import LocalCollect
+    from appulse.engines.local import Local
+    from appulse.model.objects import Objects
     from appulse.model.stream import Stream
 
 
@@ -69,17 +70,18 @@ def collect_samples(
             by_key=True,
         )
 
-    return answers_of(streams, lambda tables: _engine(stream, tables[0].schema, settings), on_spark)
+    return answers_of(streams, lambda tables: _engine(streams, schemas_of(tables), settings), on_spark)
 
 
-def _engine(stream: Stream, schema: pa.Schema, settings: Mapping[str, Any]) -> LocalCollect:
-    from appulse.engines.collecting.call import LocalCollect
+def _engine(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> Local[Objects]:
+    from appulse.engines.collecting.call import CollectBucket
+    from appulse.engines.local import Local
 
-    return LocalCollect(resolve_collect(stream, schema, CollectSettings(**settings)))
+    return Local(CollectBucket(resolve_collect(streams[0], schemas[0], CollectSettings(**settings))))
 
 
 @checked
-class SampleCollector(ByHand["LocalCollect"]):
+class SampleCollector(ByHand["Local[Objects]"]):
     """Samples of readings by hand, without Spark: push readings as they come, take the rows they complete.
 
     The stream has ``frame=None``; other arguments are as in `collect_samples`.
@@ -91,11 +93,10 @@ class SampleCollector(ByHand["LocalCollect"]):
     [[3.0]]
     """
 
+    _engine_of = staticmethod(_engine)
+
     def __init__(
         self, stream: Bare, *, every: Duration, on_reject: OnReject = "collect", options: Options | None = None
     ) -> None:
         self._settings = settings_of("collect_samples", locals())
         super().__init__([stream], "stream")
-
-    def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> LocalCollect:
-        return _engine(streams[0], schemas[0], self._settings)

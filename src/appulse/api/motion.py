@@ -91,7 +91,7 @@ def encounters(
 
     streams = (left,) if right is None else (left, right)
     warn_swapped_dimensions(streams)
-    return answers_over_survivors(streams, "left", settings, partial(_engine, settings=settings), on_spark)
+    return answers_over_survivors(streams, "left", settings, _engine, on_spark)
 
 
 def _engine(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> LocalEncounters:
@@ -115,6 +115,7 @@ class Encounters(ByHand["LocalEncounters"]):
     [{'left_key': 'a', 'right_key': 'b', 'closest_time': 5.0}]
     """
 
+    _engine_of = staticmethod(_engine)
     _pairs = True
     _withdraws_before = True
 
@@ -133,6 +134,3 @@ class Encounters(ByHand["LocalEncounters"]):
             raise BadArgument(f"Encounters() got {len(streams)} streams. Give one, or two.")
         self._settings = settings_of("encounters", locals())
         super().__init__(streams, "left")
-
-    def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> LocalEncounters:
-        return _engine(streams, schemas, self._settings)

@@ -81,8 +81,7 @@ def outliers(
     streams = (stream,) if reference is None else (stream, reference)
     warn_swapped_dimensions(streams)
     asked = is_spark(stream.frame) and not isinstance(window, TimeWindow)
-    engine = partial(_engine, settings=settings)
-    return answers_over_survivors(streams, "left", settings, engine, on_spark, asked=asked)
+    return answers_over_survivors(streams, "left", settings, _engine, on_spark, asked=asked)
 
 
 def _engine(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> LocalJoin:
@@ -105,6 +104,7 @@ class Outliers(ByHand["LocalJoin"]):
     [3]
     """
 
+    _engine_of = staticmethod(_engine)
     _pairs = True
 
     def __init__(
@@ -121,6 +121,3 @@ class Outliers(ByHand["LocalJoin"]):
             raise BadArgument(f"Outliers() got {len(streams)} streams. Give one, or one and a reference.")
         self._settings = settings_of("outliers", locals())
         super().__init__(streams, "left")
-
-    def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> LocalJoin:
-        return _engine(streams, schemas, self._settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from appulse.api.by_hand import Frames, Types
-    from appulse.engines.sensors.readings import LocalReadings
+    from appulse.engines.local import Local
+    from appulse.model.readings import Readings
 
 
 _PAIRS = ("sensor_join", "SensorJoin")
@@ -113,15 +113,15 @@ def sensor_join(
 
         return spark_sensors(streams[0], SensorSettings(**settings))
 
-    engine = partial(_joined, settings=settings)
-    return answers_over_survivors((readings,), "readings", settings, engine, on_spark)
+    return answers_over_survivors((readings,), "readings", settings, _joined, on_spark)
 
 
-def _joined(readings: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> LocalReadings:
+def _joined(readings: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> Local[Readings]:
+    from appulse.engines.local import Local
     from appulse.engines.sensors.call import SensorSettings, resolve_sensors
-    from appulse.engines.sensors.readings import LocalReadings
+    from appulse.engines.sensors.readings import ReadingsBucket
 
-    return LocalReadings(resolve_sensors(readings[0], schemas[0], SensorSettings(**settings)))
+    return Local(ReadingsBucket(resolve_sensors(readings[0], schemas[0], SensorSettings(**settings))))
 
 
 @checked
@@ -202,18 +202,18 @@ def phenomena(
 
         return spark_phenomena(streams[0], PhenomenaSettings(**settings))
 
-    engine = partial(_watched, settings=settings)
-    return answers_over_survivors((readings,), "readings", settings, engine, on_spark)
+    return answers_over_survivors((readings,), "readings", settings, _watched, on_spark)
 
 
-def _watched(readings: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> LocalReadings:
+def _watched(readings: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> Local[Readings]:
+    from appulse.engines.local import Local
     from appulse.engines.sensors.phenomena import PhenomenaSettings, resolve_phenomena
-    from appulse.engines.sensors.readings import LocalReadings
+    from appulse.engines.sensors.readings import ReadingsBucket
 
-    return LocalReadings(resolve_phenomena(readings[0], schemas[0], PhenomenaSettings(**settings)))
+    return Local(ReadingsBucket(resolve_phenomena(readings[0], schemas[0], PhenomenaSettings(**settings))))
 
 
-class _OverReadings(ByHand["LocalReadings"]):
+class _OverReadings(ByHand["Local[Readings]"]):
     """An operator over readings by hand."""
 
     _withdraws_before = True
@@ -226,7 +226,7 @@ class _OverReadings(ByHand["LocalReadings"]):
     def _identity(self, name: str) -> tuple[str, ...]:
         return *super()._identity(name), *columns(self._streams[name].value)
 
-    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalReadings, Types]:
+    def _make(self, held: Sequence[Frames], types: Types) -> tuple[Local[Readings], Types]:
         engine, types = super()._make(held, types)
         ((name, stream),) = self._streams.items()
         if types[name].knows(self._identity(name)):  # what is carried stays without a type if it had none
@@ -250,6 +250,8 @@ class SensorJoin(_OverReadings):
     []
     """
 
+    _engine_of = staticmethod(_joined)
+
     def __init__(
         self,
         readings: Bare,
@@ -264,9 +266,6 @@ class SensorJoin(_OverReadings):
         options: Options | None = None,
     ) -> None:
         super().__init__(readings, settings_of("sensor_join", locals()))
-
-    def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> LocalReadings:
-        return _joined(streams, schemas, self._settings)
 
 
 @checked
@@ -284,6 +283,8 @@ class Phenomena(_OverReadings):
     >>> call.drain()["event"].to_pylist()
     ['appears']
     """
+
+    _engine_of = staticmethod(_watched)
 
     def __init__(
         self,
@@ -305,9 +306,6 @@ class Phenomena(_OverReadings):
         options: Options | None = None,
     ) -> None:
         super().__init__(readings, _settings_of_phenomena(readings, locals()))
-
-    def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> LocalReadings:
-        return _watched(streams, schemas, self._settings)
 
 
 def _settings_of_phenomena(readings: Stream, arguments: Mapping[str, Any]) -> dict[str, Any]:

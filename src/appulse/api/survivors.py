@@ -29,7 +29,7 @@ def answers_over_survivors(
     streams: Sequence[Stream[Result]],
     alone: str,
     settings: Mapping[str, Any],
-    in_process: Callable[[Sequence[Stream], Sequence[pa.Schema]], Local[Any]],
+    in_process: Callable[[Sequence[Stream], Sequence[pa.Schema], Mapping[str, Any]], Local[Any]],
     on_spark: Callable[[Sequence[Stream]], Any],
     *,
     asked: bool = True,
@@ -37,7 +37,7 @@ def answers_over_survivors(
     """`answers_of` a call, as `over_survivors` has it."""
 
     def call(left: Sequence[Stream[Result]]) -> Result:
-        return answers_of(left, lambda tables: in_process(left, schemas_of(tables)), partial(on_spark, left))
+        return answers_of(left, lambda tables: in_process(left, schemas_of(tables), settings), partial(on_spark, left))
 
     return over_survivors(streams, alone, settings, call, asked=asked)
 

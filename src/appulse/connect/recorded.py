@@ -38,7 +38,6 @@ class Recorded:
 
     @property
     def streams(self) -> Sequence[str]:
-        """The names of its streams."""
         return list(self._recordings)
 
     def schema(self, name: str) -> pa.Schema:

@@ -25,7 +25,7 @@ from appulse.engines.imputing import (
 )
 from appulse.engines.local import Local
 from appulse.engines.options import CallSettings
-from appulse.engines.surviving import LocalSurviving, SurvivingCall, resolve_surviving
+from appulse.engines.surviving import SurvivingCall, bucket_of, resolve_surviving
 from appulse.engines.waiting import TickBucket
 from appulse.errors import BadArgument
 from appulse.imputation.choosing import AutoImputer
@@ -129,7 +129,6 @@ class FillingCall(SurvivingCall):
         return pa.schema([*self.row_schema, *(pa.field(name, filled_field(kind).type) for name, kind in own)])
 
     def meaning(self) -> Meaning:
-        """What is asked, in plain JSON."""
         return super().meaning() | {"filling": self.fill.meaning(), "empty_rows": self.empty_rows}
 
 
@@ -164,7 +163,6 @@ class FillingBucket(TickBucket):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return super().nbytes + int(self._held.nbytes)
 
     def own(self, rows: Objects) -> int:
@@ -223,10 +221,6 @@ class FillingBucket(TickBucket):
         kept = np.concatenate([last, np.arange(end, len(self._held))])
         self._held, self._answered = self._held.take(pa.array(kept)), len(last)
 
-    def push(self, rows: Objects) -> pa.Table:
-        """Rows are taken in by `answer`."""
-        raise NotImplementedError
-
     def state(self) -> Mapping[str, NDArray[Any]]:
         """The rows that are held, and how many of them were answered."""
         sink = pa.BufferOutputStream()
@@ -236,17 +230,9 @@ class FillingBucket(TickBucket):
         return {"held": held, "answered": np.array([self._answered], np.int64)}
 
     def recall(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take in what `state` gave."""
         with pa.ipc.open_stream(pa.py_buffer(state["held"].tobytes())) as reader:
             self._held = reader.read_all()
         self._answered = int(state["answered"][0])
-
-
-class LocalFilling(Local[Objects]):
-    """The rows of a stream filled in process, push by push."""
-
-    def __init__(self, call: FillingCall) -> None:
-        super().__init__(FillingBucket(call))
 
 
 def local_stage(
@@ -254,8 +240,8 @@ def local_stage(
 ) -> Local[Objects]:
     """What withdraws the rows of a stream, and fills them where they have a fill by the rows around."""
     if fill is None:
-        return LocalSurviving(resolve_surviving(stream, schema, settings, signed=signed))
-    return LocalFilling(resolve_filling(stream, schema, settings, fill=fill))
+        return Local(bucket_of(resolve_surviving(stream, schema, settings, signed=signed)))
+    return Local(FillingBucket(resolve_filling(stream, schema, settings, fill=fill)))
 
 
 def filled_around(table: pa.Table, stream: Stream, fill: Around, *, empty_rows: bool) -> pa.Table:
@@ -275,7 +261,7 @@ def filled_around(table: pa.Table, stream: Stream, fill: Around, *, empty_rows: 
         added=_ADDED,
         empty_rows=empty_rows,
     )
-    found = LocalFilling(call).answers({call.encoding.name: needed})
+    found = Local(FillingBucket(call)).answers({call.encoding.name: needed})
     if stream.change is not None:
         return found.drop_columns([number])
     at = np.full(len(table), -1)

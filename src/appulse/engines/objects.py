@@ -42,7 +42,6 @@ class ObjectsCall(Call[Objects]):
 
     @property
     def encodings(self) -> Sequence[Encoding]:
-        """How the columns of each stream are read."""
         raise NotImplementedError
 
     @property
@@ -51,7 +50,6 @@ class ObjectsCall(Call[Objects]):
         return any(encoding.change is not None for encoding in self.encodings)
 
     def encode(self, stream: int, table: pa.Table) -> tuple[Objects, pa.Table]:
-        """The good rows of a stream, and its bad rows as rejects."""
         encoding = self.encodings[stream]
         check_columns(encoding, table.schema)
         if encoding.dimensions is None:
@@ -63,7 +61,6 @@ class ObjectsCall(Call[Objects]):
         return additions(rows)
 
     def keys(self, stream: int, rows: Objects) -> Bytes:
-        """The key of each row."""
         return own_keys(rows, self.encodings[stream])
 
     def order(self, stream: int, rows: Objects) -> NDArray[np.int64]:
@@ -71,7 +68,6 @@ class ObjectsCall(Call[Objects]):
         return canonical_order(replace(rows, key=self.keys(stream, rows)))
 
     def refused(self, stream: int, rows: Objects, reason: str, details: Sequence[str]) -> pa.Table:
-        """Good rows as rejects all the same."""
         encoding = self.encodings[stream]
         names, centres = uncertainty.names(encoding.model, rows.d), rows.centre
         if isinstance(encoding.model, uncertainty.Position):
@@ -115,7 +111,6 @@ class ObjectsBucket(Bucket[Objects]):
         self.asked: list[tuple[int, Objects]] = []  # of the step at hand: rows that withdraw others
 
     def begin(self, limit: int | None = None) -> None:
-        """Begin a step."""
         super().begin(limit)
         self.asked = []
 
@@ -131,7 +126,6 @@ class ObjectsBucket(Bucket[Objects]):
         return pack(rows, stream, 0)
 
     def unpack(self, block: bytes) -> tuple[int, Objects]:
-        """What `pack` packed."""
         stream, _, objects = unpack(block)
         return stream, objects
 
@@ -141,7 +135,6 @@ class ObjectsBucket(Bucket[Objects]):
         return [*self.came, *self.asked]
 
     def blocks(self, batches: Iterable[tuple[int, Objects]]) -> list[bytes]:
-        """Rows by stream as blocks."""
         return [block for stream, rows in batches if len(rows) for block, _ in packed(rows, stream)]
 
 

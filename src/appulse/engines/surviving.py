@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.engines.carrying import carried_by, carried_of
-from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ThingsCall
 from appulse.engines.schemas import column_type, encoding_of
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.engines.local import Local
     from appulse.engines.options import CallSettings
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
@@ -68,12 +68,10 @@ class SurvivingCall(ThingsCall):
 
     @property
     def answer_schema(self) -> pa.Schema:
-        """Columns of the answers."""
         return self.row_schema
 
     @property
     def emits_changes(self) -> bool:
-        """Whether answers say which ones come and which go."""
         return self.signed
 
     @property
@@ -111,7 +109,6 @@ class SurvivingCall(ThingsCall):
         return np.concatenate([ordered[~np.isin(ordered, at)], at[canonical_order(good)]])
 
     def refused(self, stream: int, rows: Objects, reason: str, details: Sequence[str]) -> pa.Table:
-        """Good rows as rejects all the same."""
         refused = super().refused(stream, rows, reason, details)
         values = rows_as_json(self.table_of(rows).select(list(self.values)))
         return refused.set_column(refused.schema.get_field_index("values"), "values", pa.array(values, pa.string()))
@@ -124,7 +121,6 @@ class SurvivingCall(ThingsCall):
         return pa.Table.from_arrays([*carried, *signs], schema=self.row_schema)
 
     def meaning(self) -> Meaning:
-        """What is asked, in plain JSON."""
         arguments = {
             "stream": of_stream(self.encoding, self.lateness[0], self.idle_after[0], arrival=self.arrival),
             "types": of_types([("key", self.key_type), ("time", self.time_type)], self.encoding.carry),
@@ -177,13 +173,6 @@ class SurvivingBucket(TickBucket):
         """The rows of complete ticks."""
         return self.call.table_of(rows)
 
-    def state(self) -> Mapping[str, NDArray[Any]]:
-        """Nothing beyond rows that wait."""
-        return {}
-
-    def recall(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """There is nothing to take in."""
-
 
 class SignedBucket(SurvivingBucket):
     """Rows as they come, and once more those that are withdrawn before their ticks are complete."""
@@ -218,13 +207,6 @@ def bucket_of(call: SurvivingCall) -> SurvivingBucket:
     return SignedBucket(call) if call.signed else SurvivingBucket(call)
 
 
-class LocalSurviving(Local[Objects]):
-    """The rows of a stream that survive in process, push by push."""
-
-    def __init__(self, call: SurvivingCall) -> None:
-        super().__init__(bucket_of(call))
-
-
 class Survivors:
     """The streams of a call that rows are withdrawn from, or that are filled by rows around, by name, push by push."""
 
@@ -237,7 +219,6 @@ class Survivors:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(engine.bucket.nbytes for engine in self._engines.values())
 
     def push(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:

@@ -34,7 +34,6 @@ class WaitingBucket(ObjectsBucket):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(one.nbytes for one in self.waiting)
 
     @property
@@ -119,7 +118,6 @@ class WaitingBucket(ObjectsBucket):
         return [self.complete], {}, self.blocks_held()
 
     def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
-        """Go on from a snapshot."""
         (self.complete,) = numbers
         self.hold_again(given)
 
@@ -127,7 +125,8 @@ class WaitingBucket(ObjectsBucket):
 class TickBucket(WaitingBucket):
     """The bucket of an operator over one stream that takes whole ticks in canonical order.
 
-    A subclass says what a batch of them makes, by `push`, and what it knows beyond them, by `state` and `recall`.
+    A subclass says what a batch of them makes, by `push`, and what it knows beyond them if anything, by `state` and
+    `recall`.
     """
 
     def push(self, rows: Objects) -> pa.Table:
@@ -136,11 +135,10 @@ class TickBucket(WaitingBucket):
 
     def state(self) -> Mapping[str, NDArray[Any]]:
         """What the bucket knows beyond rows that wait."""
-        raise NotImplementedError
+        return {}
 
     def recall(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Take in what `state` gave."""
-        raise NotImplementedError
 
     def complete_before(self, *, ended: bool) -> int | None:  # noqa: ARG002 - for subclasses
         """Rows before this are handed on; None: all there are."""
@@ -156,6 +154,5 @@ class TickBucket(WaitingBucket):
         return [self.complete], self.state(), self.blocks_held()
 
     def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:
-        """Go on from a snapshot."""
         self.recall(arrays)
         super().resume(numbers, arrays, given)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
 
-from appulse.engines.aggregates.call import LocalAggregate, resolve_aggregate, run_local
+from appulse.engines.aggregates.call import AggregateBucket, resolve_aggregate
 from appulse.engines.encounters.bucket import LocalEncounters
 from appulse.engines.encounters.call import EncounterSettings, resolve_encounters
 from appulse.engines.fast_compiling import compile_faster
@@ -31,11 +31,12 @@ from appulse.engines.join.call import JoinCall, JoinSettings, resolve
 from appulse.engines.join.local import LocalJoin
 from appulse.engines.join.nearest import NearestSettings, resolve_nearest
 from appulse.engines.join.outliers import OutlierSettings, resolve_outliers
+from appulse.engines.local import Local
 from appulse.engines.options import Options
 from appulse.engines.queries.call import LocalQueries, resolve_queries
 from appulse.engines.sensors.call import SensorSettings, resolve_sensors
 from appulse.engines.sensors.phenomena import PhenomenaSettings, resolve_phenomena
-from appulse.engines.sensors.readings import LocalReadings
+from appulse.engines.sensors.readings import ReadingsBucket
 from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.installation import available_cores
 from appulse.engines.spark.join.number_bucket import NumberBucket
@@ -291,14 +292,13 @@ def _aggregate(table: pa.Table) -> None:
             single_valued=False,
             on_reject="collect",
         )
-        run_local(call, table)
+        Local(AggregateBucket(call)).answers({call.encoding.name: table})
     certain = Stream(None, key="id", time="ts", value=Exact("x"))
     named: dict[str, Any] = {"distribution": False, "single_valued": False, "on_reject": "collect"}
-    run_local(
-        resolve_aggregate(certain, table, {"x": ("sum", "median", "frequent5")}, window=TimeWindow(1), **named), table
-    )
+    call = resolve_aggregate(certain, table, {"x": ("sum", "median", "frequent5")}, window=TimeWindow(1), **named)
+    Local(AggregateBucket(call)).answers({call.encoding.name: table})
     pushed = {"x": ("sum", "min", "std", "median")}
-    engine = LocalAggregate(resolve_aggregate(certain, table, pushed, window=TimeWindow(1000), **named))
+    engine = Local(AggregateBucket(resolve_aggregate(certain, table, pushed, window=TimeWindow(1000), **named)))
     table = table.set_column(table.column_names.index("ts"), "ts", pa.array(np.arange(len(table)) * 1.0))
     for begin, rows in ((0, len(table) - 2), (len(table) - 2, 1), (len(table) - 1, 1)):
         engine.push({call.encoding.name: table.slice(begin, rows)})
@@ -326,13 +326,15 @@ def _sense(table: pa.Table) -> None:
     kinds: tuple[dict[str, Any], ...] = ({"resolution": 0.5}, {"within": 0.5})
     for similarity in kinds:
         call = resolve_sensors(stream, table.schema, SensorSettings(**similarity, window="x", expand=True))
-        local = LocalReadings(call)
+        bucket = ReadingsBucket(call)
+        local = Local(bucket)
         readings, _ = encode_readings(table, call.encoding)
         SensorJoin(call.plan).probe([readings])
         for part in (local.push({"readings": table}), local.drain()):
             part.validate()
         routing = value_routing(call.plan, 2, readings)
-        local.operator.apply([unpack_readings(pack_readings(part)) for _, part in routing.parts(readings)])
+        parts = [unpack_readings(pack_readings(part)) for _, part in routing.parts(readings)]
+        bucket.operator.apply(parts, NEVER)
 
 
 def _watch(table: pa.Table) -> None:

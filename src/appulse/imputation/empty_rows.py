@@ -46,7 +46,6 @@ class OrEmptyFill:
         return self.whole.in_order or self.of_empty.in_order
 
     def meaning(self) -> Meaning:
-        """See `appulse.model.filled.Fill`."""
         return {"kind": "OrEmpty", "imputer": self.whole.meaning(), "empty": self.of_empty.meaning()}
 
     def describe(self, way: int) -> str:
@@ -54,7 +53,6 @@ class OrEmptyFill:
         return self.whole.describe(way) if way > OBSERVED else self.of_empty.describe(2 * OBSERVED - way)
 
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
-        """See `appulse.model.filled.Fill`."""
         empty = np.asarray(np.isnan(values).all(axis=1))
         if not empty.any():
             return self.whole.fill(values, time, group)

@@ -284,7 +284,6 @@ class DependencyFill:
         self.imputer, self.attributes = imputer, attributes
 
     def meaning(self) -> Meaning:
-        """See `appulse.model.filled.Fill`."""
         return self.imputer.meaning()
 
     def describe(self, way: int) -> str:
@@ -299,7 +298,6 @@ class DependencyFill:
         self.imputer.prepare(self.attributes)
 
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:  # noqa: ARG002 - rows are filled one by one
-        """See `appulse.model.filled.Fill`."""
         return expanded(values, self.choices, self.imputer.instances, together=self._together)
 
     def choices(self, values: Floats, holes: Ints, rows: Ints) -> list[Choices]:  # noqa: ARG002 - any rows

@@ -57,7 +57,6 @@ class MarginalFill:
         return self.whole.in_order
 
     def meaning(self) -> Meaning:
-        """See `appulse.model.filled.Fill`."""
         return {"kind": "OrMarginal", "imputer": self.whole.meaning(), "repository": self._repository.meaning()}
 
     def describe(self, way: int) -> str:
@@ -69,7 +68,6 @@ class MarginalFill:
         return found.explain(row)
 
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
-        """See `appulse.model.filled.Fill`."""
         return self._completed(self.whole.fill(values, time, group))
 
     def fill_some(self, values: Floats, time: Ints, group: Ints, wanted: NDArray[np.bool_]) -> Filled:

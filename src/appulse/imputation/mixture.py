@@ -130,7 +130,6 @@ class MixedFill:
         return any(fill.in_order for fill in self.fills)
 
     def meaning(self) -> Meaning:
-        """See `appulse.model.filled.Fill`."""
         parts = [[real(weight), fill.meaning()] for fill, weight in zip(self.fills, self.weights, strict=True)]
         return {"kind": "Mixture", "parts": parts}
 
@@ -138,7 +137,6 @@ class MixedFill:
         return self._description
 
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
-        """See `appulse.model.filled.Fill`."""
         workers = Workers(self.threads if len(values) >= _MANY else 1)
         return self._mixed(workers.map(lambda fill: fill.fill(values, time, group), self.fills))
 

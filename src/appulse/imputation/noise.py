@@ -57,7 +57,6 @@ class NoisyFill:
         return self.whole.describe(way)
 
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
-        """See `appulse.model.filled.Fill`."""
         return noisy(self.whole.fill(values, time, group), np.array(self.deviations))
 
 

@@ -254,7 +254,6 @@ class Index:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(array.nbytes for array in self.arrays.values())
 
     @property

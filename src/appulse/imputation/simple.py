@@ -62,11 +62,9 @@ class SimpleFill:
         self._names, self._meaning, self._fill = names, meaning, fill
 
     def meaning(self) -> Meaning:
-        """See `appulse.model.filled.Fill`."""
         return self._meaning
 
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
-        """See `appulse.model.filled.Fill`."""
         with np.errstate(over="ignore", invalid="ignore"):  # what is beyond a double becomes a reject
             return self._fill(values, time, group)
 

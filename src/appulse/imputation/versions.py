@@ -85,7 +85,6 @@ class VersionedFill:
         return mapped(file_of(self.folder, self.number)).bind(self.attributes)
 
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
-        """See `appulse.model.filled.Fill`."""
         return self.whole.fill(values, time, group)
 
     def boxes(self, values: Floats) -> tuple[Floats, Floats]:

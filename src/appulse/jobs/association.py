@@ -34,7 +34,6 @@ class NearestTable(_AssociationTable):
     metric: Literal["euclidean", "cosine"] = "euclidean"
 
     def settings(self) -> dict[str, Any]:
-        """The keyword arguments of a call."""
         return super().settings() | {"window": self.window.build()}
 
 
@@ -46,7 +45,6 @@ class OutliersTable(_AssociationTable):
     probability: Annotated[Number, Field(gt=0, le=1)]
 
     def settings(self) -> dict[str, Any]:
-        """The keyword arguments of a call."""
         return super().settings() | {"window": self.window.build()}
 
 
@@ -72,6 +70,5 @@ class AssignTable(_AssociationTable):
         return self
 
     def settings(self) -> dict[str, Any]:
-        """The keyword arguments of a call."""
         window = self.window.build() if isinstance(self.window, WindowTable) else self.window
         return super().settings() | {"window": window}

@@ -75,7 +75,6 @@ class GrowingRegions:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(one.nbytes for one in (*self.arrays, *(self._search.grid if self._search else ())))
 
     @property

@@ -131,7 +131,6 @@ class OpenPairs:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         keys = (key for part in self._parts for key in (part.pairs.left_key, part.pairs.right_key))
         return sum(len(part.pairs) for part in self._parts) * 13 * 8 + sum(key.data.nbytes for key in keys)
 

@@ -144,7 +144,6 @@ class ChangingFences:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(part.nbytes for part in self._parts())
 
     @property

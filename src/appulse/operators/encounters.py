@@ -182,7 +182,6 @@ class Encounters:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(batch.nbytes for batch in self.runs.state().values()) + self.makers.nbytes + self.pairs.nbytes
 
     def due(self, first: int | None) -> int | None:

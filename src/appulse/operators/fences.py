@@ -289,7 +289,6 @@ class Fences:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(one.nbytes for one in (self._held, self.crossings) if one is not None)
 
     @property

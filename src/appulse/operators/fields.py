@@ -83,7 +83,6 @@ class Fields(Generic[F]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(field.nbytes for field in self._fields.values())
 
     @property

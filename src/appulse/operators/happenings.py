@@ -276,7 +276,6 @@ class Observer(Generic[F]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return self.fields.nbytes
 
     @property

@@ -67,7 +67,6 @@ class HeldPairs(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return self._held.nbytes
 
     @property

@@ -118,7 +118,6 @@ class HeldParts(Generic[B]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(part.rows.nbytes for part in self._parts)
 
     @property

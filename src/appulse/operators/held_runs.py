@@ -198,7 +198,6 @@ class RunningMoments(RunningWindows):
         return found
 
     def answers(self, begin: Ints, end: Ints) -> list[Answer]:
-        """One per aggregate asked for, of windows that come after all those before."""
         log_none = doubles(*self._run(begin, end, "none")[::2])
         exists = np.where(self._run(begin, end, "sure")[0] > 0, 1.0, -np.expm1(log_none))
         return [self._answer(asked, begin, end, exists) for asked in self._asked]

@@ -86,7 +86,6 @@ class JoinWindows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(store.nbytes for store in self._stores) + self.standing.nbytes
 
     @property

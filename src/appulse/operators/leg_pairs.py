@@ -148,7 +148,6 @@ class LegPairs:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(own.nbytes for own in self.held)
 
     def state(self) -> dict[str, Legs]:

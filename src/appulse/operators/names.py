@@ -28,7 +28,6 @@ class Names:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return self._table.nbytes + self._hashes.nbytes + self._offsets.nbytes + self._data.nbytes
 
     @property

@@ -90,7 +90,6 @@ class _Group:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sizes(self.known) - self.known.where.nbytes + self.roster.nbytes
 
     def make_room(self, more: int) -> None:

@@ -82,7 +82,6 @@ class _Group:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sizes(self.known) + self.roster.nbytes
 
     def make_room(self, more: int) -> None:

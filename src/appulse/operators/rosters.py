@@ -83,7 +83,6 @@ class Everywhere(Roster):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held for this field alone."""
         return 0
 
 
@@ -99,21 +98,17 @@ class Somewhere(Roster):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held for this field alone."""
         place = 0 if self._place is None else sum(array.nbytes for array in self._place)
         return self._own.nbytes + place
 
     @property
     def strings(self) -> Bytes:
-        """The sensors by number."""
         return self._own.strings
 
     def of(self, sensors: Bytes) -> Ints:
-        """The number of each sensor; new ones are numbered as they come."""
         return self._own.of(sensors)
 
     def reported(self, numbers: Ints) -> Ints:
-        """The numbers by which ``names`` has these sensors."""
         found: Ints = self.place.rank[numbers]
         return found
 

@@ -53,7 +53,6 @@ class LongWindow:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         tables = sum(part.nbytes for _, entries in self._work for part in entries)
         return self._exist.nbytes + self._sums.nbytes + tables
 
@@ -109,7 +108,6 @@ class LongWindows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(window.nbytes for window in self._known.values())
 
     def clear(self) -> None:

@@ -29,7 +29,6 @@ class SortedRuns:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(int(array.nbytes) for array in (*self.large, *self.small))
 
     def of(self, store: WindowBuffer) -> kernels.TwoRuns:
@@ -77,7 +76,6 @@ class Columns:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return self.columns.nbytes
 
     @staticmethod

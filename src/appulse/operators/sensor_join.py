@@ -121,7 +121,6 @@ class SensorJoin:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(array.nbytes for part in (self._state, self._found, self._room) for array in part)
 
     @property

@@ -37,9 +37,7 @@ class LineIndex(Protocol):
     """An index of rows on a line, kept up by those who use it."""
 
     @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        ...
+    def nbytes(self) -> int: ...
 
     def forget(self) -> None:
         """Rows have moved."""
@@ -160,7 +158,6 @@ class WindowBuffer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         arenas = (self.samples, self.weights, self.key)
         index = self.heads.nbytes + (0 if self.line is None else self.line.nbytes)
         return sum(column.nbytes for column in self.rows.columns) + sum(a.nbytes for a in arenas) + index

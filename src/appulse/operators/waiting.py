@@ -36,7 +36,6 @@ class Waiting(Generic[R]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(part.nbytes for part in self.parts)
 
     @property

@@ -202,12 +202,10 @@ class _Part(_Known):
         self.rows, self._stream, self._keys = rows, stream, keys
 
     def keys(self) -> Bytes:
-        """The keys of the rows, as withdrawals know them."""
         return self._keys(self._stream, self.rows)
 
     @property
     def grouped(self) -> bool:
-        """Whether rows are in groups."""
         return self.rows.group is not None
 
     @property
@@ -237,7 +235,6 @@ class Ledger:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         rows = sum(part.rows.nbytes for parts in self._parts for part in parts)
         return rows + sum(part.nbytes for _, part in (*self.waiting(), *self.left_out()))
 

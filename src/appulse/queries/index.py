@@ -132,7 +132,6 @@ class Tree:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return int(self.blocks.nbytes + self.rests.nbytes + self.entries.nbytes)
 
     def renumbered(self, numbers: NDArray[np.int32]) -> Tree:
@@ -280,7 +279,6 @@ class BoxIndex:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(tree.nbytes for tree in self._trees) + sum(a.nbytes for part in self._waiting for a in part)
 
     def __len__(self) -> int:

@@ -65,7 +65,6 @@ class QueryRegions:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return self._held.nbytes
 
     @property

@@ -13,7 +13,6 @@ import pyarrow as pa
 from appulse.arguments import NAME, mapping, one_of, several
 from appulse.engines.bucket import NEVER, ROWS
 from appulse.engines.carrying import refuse_carry, refuse_repeated
-from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsBucket, ObjectsCall, packed
 from appulse.engines.options import CallSettings, Options, options_of
@@ -82,7 +81,6 @@ class AggregateCall(ObjectsCall):
         return (self.encoding,)
 
     def meaning(self) -> Meaning:
-        """What is asked, in plain JSON."""
         plan, stream = self.plan, self.encoding
         arguments = {
             "stream": of_stream(stream, self.lateness[0], self.idle_after[0], arrival=self.arrival),
@@ -96,7 +94,6 @@ class AggregateCall(ObjectsCall):
 
     @cached_property
     def answer_schema(self) -> pa.Schema:
-        """Columns of the answers."""
         fields = [*self.partitions, ("time", self.encoding.time_type)]
         for asked in self.plan.asked:
             name = f"{asked.column}_{asked.aggregate}"
@@ -240,7 +237,6 @@ class AggregateBucket(ObjectsBucket):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return self.operator.nbytes
 
     @property
@@ -303,26 +299,12 @@ class AggregateBucket(ObjectsBucket):
         return [state.newest], state.numbering, blocks
 
     def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:
-        """Go on from a snapshot."""
         rows = [(lane, objects) for _, lane, objects in map(unpack, given[ROWS])]
         held = [objects for lane, objects in rows if lane == _HELD]
         waits = [objects for lane, objects in rows if lane == _WAITS]
         self.operator.restore(AggregateState(waits, Objects.concat(held) if held else None, numbers[0], arrays))
         if self.corrections is not None:
             self.corrections.recall(given[WAITING])
-
-
-class LocalAggregate(Local[Objects]):
-    """Aggregates in process, batch by batch."""
-
-    def __init__(self, call: AggregateCall) -> None:
-        super().__init__(AggregateBucket(call))
-
-
-def run_local(call: AggregateCall, table: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The answers over a whole table, and the rows that could not be used."""
-    engine = LocalAggregate(call)
-    return engine.answers({call.encoding.name: table}), engine.rejects()
 
 
 def aggregate_table(found: Found, call: AggregateCall) -> pa.Table:

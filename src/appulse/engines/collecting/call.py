@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.carrying import carried_by, carried_of, refuse_repeated
-from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ThingsCall, own_keys
 from appulse.engines.options import CallSettings
@@ -18,20 +17,15 @@ from appulse.engines.schemas import column_type, encoding_of, group_columns
 from appulse.engines.waiting import TickBucket
 from appulse.errors import BadArgument
 from appulse.model.meaning import seconds
-from appulse.model.objects import Objects
 from appulse.model.strings import decode
 from appulse.model.times import duration, from_micros
 from appulse.model.uncertainty import Exact
 from appulse.operators.collecting import collect
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from numpy.typing import NDArray
-
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
+    from appulse.model.objects import Objects
     from appulse.model.stream import Stream
     from appulse.model.times import Duration
 
@@ -51,14 +45,12 @@ class CollectCall(ThingsCall):
 
     @cached_property
     def answer_schema(self) -> pa.Schema:
-        """Columns of the answers."""
         point = pa.float64() if self.encoding.dimensions == 1 else pa.list_(pa.float64())
         samples = [("samples", pa.list_(point)), ("weights", pa.list_(pa.float64()))]
         own = [("key", self.key_type), ("time", self.time_type), *samples]
         return pa.schema([*own, *self.partitions, *self.encoding.carry])
 
     def meaning(self) -> Meaning:
-        """What is asked, in plain JSON."""
         arguments = {
             "stream": of_stream(self.encoding, self.lateness[0], self.idle_after[0]),
             "every": seconds(self.every),
@@ -131,17 +123,3 @@ class CollectBucket(TickBucket):
             *carried,
         ]
         return pa.Table.from_arrays(columns, schema=call.answer_schema)
-
-    def state(self) -> Mapping[str, NDArray[Any]]:
-        """Nothing beyond rows that wait."""
-        return {}
-
-    def recall(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """There is nothing to take in."""
-
-
-class LocalCollect(Local[Objects]):
-    """Samples of readings in process, push by push."""
-
-    def __init__(self, call: CollectCall) -> None:
-        super().__init__(CollectBucket(call))

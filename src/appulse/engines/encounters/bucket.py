@@ -48,7 +48,6 @@ class EncounterBucket(ObjectsBucket):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(one.nbytes for one in self.waiting) + self.operator.nbytes
 
     @property
@@ -90,7 +89,6 @@ class EncounterBucket(ObjectsBucket):
         return [self.complete], {}, [*rows, *held]
 
     def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
-        """Go on from a snapshot."""
         (self.complete,) = numbers
         self._hold_again(given)
         self.operator.restore(dict(unpacked_state(block[len(_HELD) :]) for block in given[_HELD]))

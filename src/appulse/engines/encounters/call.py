@@ -67,7 +67,6 @@ class EncounterCall(ObjectsCall):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """How the columns of each stream are read."""
         return self.streams
 
     @property
@@ -77,7 +76,6 @@ class EncounterCall(ObjectsCall):
 
     @property
     def emits_changes(self) -> bool:
-        """Whether answers say which ones come and which go."""
         return self.plan.emit == CHANGES
 
     @property
@@ -101,7 +99,6 @@ class EncounterCall(ObjectsCall):
 
     @property
     def answer_schema(self) -> pa.Schema:
-        """Columns of the answers."""
         key, real_number = self.key_type, pa.float64()
         closest = [("closest_time", self.moment_type), ("closest_distance", real_number)]
         if self.plan.emit == LEGS:
@@ -130,7 +127,6 @@ class EncounterCall(ObjectsCall):
         return [("key", self.key_type), ("time", self.time_type)]
 
     def meaning(self) -> Meaning:
-        """What is asked, in plain JSON."""
         plan = self.plan
         arguments = {"gap": seconds(plan.gap), "min_seconds": seconds(plan.least), "emit": plan.emit}
         return of_call("encounters", self.asked | arguments, _DEFAULTS)

@@ -41,13 +41,11 @@ class MovingJoinCall(EncounterCall):
 
     @property
     def answer_schema(self) -> pa.Schema:
-        """Columns of the answers."""
         own = [("stream", pa.string()), *self.own]
         sides = [(f"{side}_{what}", kind) for side in ("left", "right") for what, kind in own]
         return pa.schema([*sides, ("distance", pa.float64()), ("probability", pa.float64()), *self.carried])
 
     def meaning(self) -> Meaning:
-        """What is asked, in plain JSON."""
         names = [encoding.name for encoding in self.streams]
         lengths = dict(zip(names, self.plan.windows or (), strict=True))
         asked = self.asked | {"window": meaning_of(None, lengths)}

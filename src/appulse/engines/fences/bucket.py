@@ -49,7 +49,6 @@ class FenceBucket(LookingBucket):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return super().nbytes + self.operator.nbytes
 
     @property
@@ -86,7 +85,6 @@ class FenceBucket(LookingBucket):
         return len(self) < _MUCH * sum(map(len, came)) and sum(rows.nbytes for rows in came) > self.slack
 
     def step(self) -> tuple[list[int], Mapping[str, NDArray[Any]]]:
-        """All ticks before ``complete`` were there."""
         return [self.complete, self._last is not None, self._last or 0], {}
 
     def again(self, numbers: Sequence[int], arrays: Mapping[str, NDArray[Any]]) -> None:  # noqa: ARG002
@@ -108,7 +106,6 @@ class FenceBucket(LookingBucket):
         return [self.complete], {}, [*rows, _HELD + pack_columns(_WORD, columns)]
 
     def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:
-        """Go on from a snapshot."""
         super().resume(numbers, arrays, given)
         for block in given[_HELD]:
             columns, _ = unpack_columns(_WORD, block[len(_HELD) :], copied=True)

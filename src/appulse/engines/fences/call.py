@@ -112,7 +112,6 @@ class FenceCall(ThingsCall):
 
     @property
     def answer_schema(self) -> pa.Schema:
-        """Columns of the answers."""
         own = [(QUERY, self.query_type), ("key", self.key_type)]
         if self.emit == VISITS:
             span = [("start", self.time_type), ("end", self.time_type), ("readings", pa.int64())]
@@ -121,7 +120,6 @@ class FenceCall(ThingsCall):
         return pa.schema([*own, *what, ("since", self.time_type), *self.carried])
 
     def meaning(self) -> Meaning:
-        """What is asked, in plain JSON."""
         arguments = {
             "streams": [of_stream(self.encoding, self.lateness[0], self.idle_after[0])],
             "fences": self.digest,

@@ -143,7 +143,6 @@ class ChangingFenceBucket(LookingBucket):
     # --- the log
 
     def step(self) -> tuple[list[int], Mapping[str, NDArray[Any]]]:
-        """All ticks before ``complete`` were there."""
         return [self.complete, self._last is not None, self._last or 0], {}
 
     def blocks(self, batches: Iterable[tuple[int, Objects]]) -> list[bytes]:
@@ -185,7 +184,6 @@ class ChangingFenceBucket(LookingBucket):
         return [self.complete], {}, blocks
 
     def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
-        """Go on from a snapshot."""
         (self.complete,) = numbers
         self.known = []
         for block in given[_SETS]:

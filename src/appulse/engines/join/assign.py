@@ -72,7 +72,6 @@ class AssignCall(JoinCall):
         return True
 
     def meaning(self) -> Meaning:
-        """What is asked, in plain JSON."""
         of_join = super().meaning()
         waits = zip(self.encodings, self.lateness, self.idle_after, strict=True)
         own = {

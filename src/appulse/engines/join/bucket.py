@@ -59,7 +59,6 @@ class JoinBucket(ObjectsBucket):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return self.operator.nbytes + (0 if self.pairs is None else self.pairs.nbytes)
 
     def late_before(self, limit: int | None) -> int | None:

@@ -126,12 +126,10 @@ class JoinCall(ObjectsCall):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """How the columns of each stream are read."""
         return self.streams
 
     @cached_property
     def answer_schema(self) -> pa.Schema:
-        """Columns of the answers."""
         if self.plan.fewer_than:
             odds = [("expected", pa.float64()), ("probability", pa.float64())]
             return pa.schema([("key", self.key_type), ("time", self.time_type), *odds, *self.carried[0][1]])
@@ -204,7 +202,6 @@ class JoinCall(ObjectsCall):
 
     @property
     def emits_changes(self) -> bool:
-        """Whether answers say which ones come and which go."""
         return self.plan.changes
 
     @property
@@ -218,7 +215,6 @@ class JoinCall(ObjectsCall):
         return of_epsilon(plan.epsilon, plan.vertical) if self.cosine is None else real(self.cosine)
 
     def meaning(self) -> Meaning:
-        """What is asked, in plain JSON; settings of speed do not count."""
         plan, waits = self.plan, zip(self.encodings, self.lateness, self.idle_after, strict=True)
         fills = {one.name: one.fill.meaning() for one in self.encodings if one.fill is not None}
         lengths = dict(zip(plan.streams, plan.windows, strict=True)) if plan.rule is None else {}

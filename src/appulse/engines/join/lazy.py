@@ -74,7 +74,6 @@ class HolesLeft:
         return self.whole.describe(way)
 
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:  # noqa: ARG002 - rows stay as they are
-        """See `appulse.model.filled.Fill`."""
         n = len(values)
         return Filled(np.arange(n + 1), values, np.ones(n), np.full(values.shape, OBSERVED, np.int64))
 

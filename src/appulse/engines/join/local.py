@@ -44,7 +44,6 @@ class LocalJoin(Local[Objects]):
 
     @property
     def call(self) -> JoinCall:
-        """What was called."""
         return self.bucket.call
 
     @property
@@ -53,7 +52,6 @@ class LocalJoin(Local[Objects]):
         return self.bucket.operator
 
     def push(self, tables: Mapping[str, pa.Table]) -> pa.Table:
-        """Take in rows by stream name; the answers they complete. What raises has changed nothing."""
         found = None if self._short is None else self._short.push(tables)
         return super().push(tables) if found is None else found
 

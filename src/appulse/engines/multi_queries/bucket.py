@@ -65,7 +65,6 @@ class WindowBucket(Bucket[WindowRows]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         own = self.queries.queries.nbytes if self._own else 0
         return self.held.nbytes + own + sum(int(table.nbytes) for table in self._history)
 
@@ -136,7 +135,6 @@ class WindowBucket(Bucket[WindowRows]):
         return [self.held.complete, self.held.ticked, self._version], {}, [*held, *changes]
 
     def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
-        """Go on from a snapshot."""
         self._replay_changes(given)
         self.held.complete, self.held.ticked, self._version = numbers
         for block in given[_HELD]:
@@ -149,7 +147,6 @@ class WindowBucket(Bucket[WindowRows]):
         return rows_block(stream, rows.table)
 
     def unpack(self, block: bytes) -> tuple[int, WindowRows]:
-        """What `pack` packed."""
         return block[1], rows_of(self.call.streams[block[1]], unpacked(block[2:]))[0]
 
     def _replay_changes(self, given: Blobs) -> None:

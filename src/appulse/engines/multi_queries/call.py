@@ -100,7 +100,6 @@ class WindowCall(Call[WindowRows]):
 
     @property
     def answer_schema(self) -> pa.Schema:
-        """Columns of the answers."""
         if self.aggregates:
             return self._aggregate_schema
         fields = [(QUERY, self.streams[0].query_type)]
@@ -179,20 +178,16 @@ class WindowCall(Call[WindowRows]):
         return meaning_of(rule_of(self.window), dict(zip(names, lengths, strict=False)))
 
     def encode(self, stream: int, table: pa.Table) -> tuple[WindowRows, pa.Table]:
-        """The good rows of a stream, and its bad rows as rejects."""
         rows, bad = rows_of(self.streams[stream], table)
         return rows, self.as_rejects(bad)
 
     def columns_of(self, stream: int) -> list[str]:
-        """The columns of a stream that are read."""
         return self.streams[stream].columns
 
     def keys(self, stream: int, rows: WindowRows) -> Bytes:
-        """The key of each row."""
         return encode(keys_of(rows.table, self.streams[stream].encoding))
 
     def refused(self, stream: int, rows: WindowRows, reason: str, details: Sequence[str]) -> pa.Table:
-        """Good rows as rejects all the same."""
         call, n = self.streams[stream], len(rows)
         names = [name for name, _ in call.types if name in rows.table.column_names]
         rejects = pa.table(

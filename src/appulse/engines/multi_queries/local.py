@@ -30,7 +30,6 @@ class LocalWindowQueries(Local[WindowRows]):
 
     @property
     def call(self) -> WindowCall:
-        """What was called."""
         return self.queries.call
 
     @property

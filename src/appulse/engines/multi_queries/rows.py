@@ -213,7 +213,6 @@ class BufferedRows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(own.held.nbytes for own in self._held)
 
     def all(self) -> list[tuple[WindowRows, NDArray[np.int64]]]:

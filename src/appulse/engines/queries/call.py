@@ -92,7 +92,6 @@ class QueryCall(ObjectsCall):
 
     @cached_property
     def answer_schema(self) -> pa.Schema:
-        """Columns of the answers."""
         fields = [(QUERY, self.query_type), ("key", self.key_type), ("time", self.time_type)]
         values = [("values", pa.string())] if self.selecting else []
         return pa.schema([*fields, ("probability", pa.float64()), *values, *self.carry])

@@ -105,7 +105,6 @@ class SensorCall(ReadingsCall):
 
     @property
     def answer_schema(self) -> pa.Schema:
-        """Columns of the answers."""
         factorised = self.factorised_schema
         return (
             factorised.set(len(factorised) - 1, pa.field("matches", self.element_type)) if self.expand else factorised
@@ -122,7 +121,6 @@ class SensorCall(ReadingsCall):
         return Output(None if self.expand else self.max_output)
 
     def operator(self) -> SensorJoin:
-        """A fresh one."""
         return SensorJoin(self.plan)
 
     def tables(self, found: Sequence[Matches]) -> Iterator[pa.Table]:
@@ -152,7 +150,6 @@ class SensorCall(ReadingsCall):
         return finish
 
     def meaning(self) -> Meaning:
-        """What is asked, in plain JSON; settings of speed do not count."""
         arguments = of_readings(self.encoding, self.lateness[0])
         arguments |= of_similarity(self.resolution, self.within, self.plan.by)
         arguments |= {

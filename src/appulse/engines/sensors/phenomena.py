@@ -72,7 +72,6 @@ class PhenomenaCall(ReadingsCall):
 
     @property
     def answer_schema(self) -> pa.Schema:
-        """Columns of the answers."""
         numbers = pa.list_(pa.int64())
         event = [("event", pa.string())] if self.emit == "events" else []
         others = [("merged", numbers), ("split", numbers)] if self.emit == "events" else []
@@ -92,7 +91,6 @@ class PhenomenaCall(ReadingsCall):
         )
 
     def operator(self) -> Phenomena | PhenomenaWithin:
-        """A fresh one."""
         return Phenomena(self.plan) if self.plan.within is None else PhenomenaWithin(self.plan)
 
     def tables(self, found: Sequence[PhenomenonEvents]) -> Iterator[pa.Table]:
@@ -101,7 +99,6 @@ class PhenomenaCall(ReadingsCall):
         return (table_of(part, names, self) for part in found)
 
     def meaning(self) -> Meaning:
-        """What is asked, in plain JSON."""
         plan = self.plan
         arguments = of_readings(self.encoding, self.lateness[0])
         arguments |= of_similarity(self.resolution, self.within, plan.by)

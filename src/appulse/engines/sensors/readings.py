@@ -9,7 +9,6 @@ import numpy as np
 
 from appulse.engines.base import Call, behind_frontier
 from appulse.engines.bucket import LAST, NEVER, ROWS, Bucket
-from appulse.engines.local import Local
 from appulse.engines.schemas import column_type, conditions_of
 from appulse.engines.spark.readings_codec import pack_readings, unpack_readings
 from appulse.engines.thresholds import TOLERANCE
@@ -163,7 +162,6 @@ class ReadingsBucket(Bucket[Readings]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return self.operator.nbytes + 64 * len(self.waiting)
 
     @property
@@ -222,19 +220,6 @@ class ReadingsBucket(Bucket[Readings]):
 
     def _released(self) -> list[Readings]:
         return self.waiting.release(None if self.complete == END else self.complete)
-
-
-class LocalReadings(Local[Readings]):
-    """A call over readings in process, batch by batch."""
-
-    def __init__(self, call: ReadingsCall) -> None:
-        super().__init__(ReadingsBucket(call))
-
-    @property
-    def operator(self) -> Any:
-        """The operator itself."""
-        assert isinstance(self.bucket, ReadingsBucket)  # noqa: S101 - made above
-        return self.bucket.operator
 
 
 def encoding_of_readings(readings: Stream, schema: pa.Schema, **others: Any) -> ReadingsEncoding:

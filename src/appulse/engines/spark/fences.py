@@ -57,7 +57,6 @@ class FenceBuckets(GroupBuckets):
     first: int
 
     def make(self, key: int) -> Bucket[Any]:
-        """The empty bucket of a key."""
         bucket = super().make(key)
         assert isinstance(bucket, ChangingFenceBucket)  # noqa: S101 - given below
         bucket.reports = key == self.first

@@ -91,7 +91,6 @@ class SharedFill:
         return self._source.taken() if isinstance(self._source, _Versions) else None
 
     def fill(self, values: NDArray[Any], time: NDArray[Any], group: NDArray[Any]) -> Filled:
-        """See `appulse.model.filled.Fill`."""
         return self._source.get().fill(values, time, group)
 
     def describe(self, way: int) -> str:

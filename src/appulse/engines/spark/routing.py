@@ -45,7 +45,6 @@ class ToTiles:
         return self.tiling.keys
 
     def blocks(self, stream: int, rows: Objects) -> Iterator[tuple[int, bytes, int]]:
-        """Blocks of the rows of a stream: key, block, newest time."""
         for place, block, newest in tiled(rows, stream, self.tiling, self.tiling.copies(rows)):
             yield self.tiling.keys[place], block, newest
 
@@ -57,7 +56,6 @@ class ToGroups:
     keys: list[int]
 
     def blocks(self, stream: int, rows: Objects) -> Iterator[tuple[int, bytes, int]]:
-        """Blocks of the rows of a stream: key, block, newest time."""
         if len(self.keys) == 1 or not self._apart(rows):
             yield from ((self.keys[0], block, newest) for block, newest in packed(rows, stream))
             return

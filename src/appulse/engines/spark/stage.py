@@ -66,7 +66,6 @@ class GroupBuckets(Buckets):
     kind: Callable[[Any], Bucket[Any]]
 
     def make(self, key: int) -> Bucket[Any]:  # noqa: ARG002 - one is as another
-        """The empty bucket of a key."""
         bucket = self.kind(self.call)
         if self.call.grouped:
             # A stream that sends nothing here may well do so elsewhere: Spark's watermark knows which one is silent.

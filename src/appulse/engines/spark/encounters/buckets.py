@@ -65,7 +65,6 @@ class LegBuckets(EncounterBuckets):
     """Readings by key."""
 
     def make(self, key: int) -> Bucket[Any]:  # noqa: ARG002 - one is as another
-        """The empty bucket of a key."""
         bucket = LegBucket(self.call, self.tiles)
         # A stream that sends nothing here may well do so elsewhere: Spark's watermark knows which one is silent.
         bucket.clock.idle_after = [None] * len(self.call.lateness)
@@ -100,7 +99,6 @@ class RunBuckets(EncounterBuckets):
     """Pairs of legs by the keys of their things."""
 
     def make(self, key: int) -> Bucket[Any]:  # noqa: ARG002 - one is as another
-        """The empty bucket of a key."""
         return RunBucket(self.call)
 
 
@@ -124,7 +122,6 @@ class LegBucket(ObjectsBucket):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(one.nbytes for one in self.waiting) + self.makers.nbytes
 
     @property
@@ -185,7 +182,6 @@ class LegBucket(ObjectsBucket):
         return [self.complete, self._until], {}, [*rows, *held]
 
     def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
-        """Go on from a snapshot."""
         self.complete, self._until = numbers
         self._hold_again(given)
         for name, batch in _held(given[_HELD]):
@@ -217,7 +213,6 @@ class LegTile(Bucket[Objects]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return self.pairs.nbytes
 
     def receive(self, given: Blobs) -> None:
@@ -280,7 +275,6 @@ class RunBucket(Bucket[Objects]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(batch.nbytes for batch in self.runs.state().values())
 
     def receive(self, given: Blobs) -> None:
@@ -320,7 +314,6 @@ class RunBucket(Bucket[Objects]):
         return [self._since], {}, [_HELD + packed_state(*held) for held in self.runs.state().items()]
 
     def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
-        """Go on from a snapshot."""
         (self._since,) = numbers
         for name, batch in _held(given[_HELD]):
             assert isinstance(batch, Approaches)  # noqa: S101 - all that was kept

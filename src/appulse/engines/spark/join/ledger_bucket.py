@@ -54,7 +54,6 @@ class LedgerBucket(ObjectsBucket):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return self.corrections.ledger.nbytes
 
     @property
@@ -159,7 +158,6 @@ class NumberedLedgerBucket(NumberBucket):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return super().nbytes + self.corrections.ledger.nbytes
 
     @property
@@ -207,14 +205,12 @@ class NumberedLedgerBucket(NumberBucket):
         return [STATE + pack_arrays(state), *self.blocks([*self.came, *self.asked])], 0
 
     def snapshot(self) -> list[bytes]:
-        """All there is."""
         ledger = self.corrections.ledger
         ledger.forget(self.numbering.holds, now=True)
         standing = [STANDING + block for block in self.blocks(ledger.standing())]
         return [*super().snapshot(), *standing, *self.corrections.blocks()]
 
     def restore(self, blocks: Sequence[bytes]) -> None:
-        """Take in a delta, or a snapshot into an empty bucket."""
         arrays = unpack_arrays(next(block for block in blocks if block[:1] == STATE)[1:])
         if "step" not in arrays:
             super().restore([block for block in blocks if block[:1] in (STATE, ROWS)])

@@ -38,7 +38,6 @@ class NumberBuckets(GroupBuckets):
     tiling: Tiling
 
     def make(self, key: int) -> Bucket[Any]:
-        """The empty bucket of a key."""
         bucket = super().make(key)
         self.follow(bucket, key)
         return bucket
@@ -80,7 +79,6 @@ class NumberBucket(ObjectsBucket):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return self.numbering.nbytes
 
     @property
@@ -168,7 +166,6 @@ class NumberBucket(ObjectsBucket):
         return [self._numbers(self.numbering.since(None), whole=True), *sorted(self.blocks(self.numbering.waiting()))]
 
     def restore(self, blocks: Sequence[bytes]) -> None:
-        """Take in a delta, or a snapshot into an empty bucket."""
         arrays = unpack_arrays(next(block for block in blocks if block[:1] == STATE)[1:])
         complete, whole = arrays.pop("settings").tolist()
         set_clock(self.clock, arrays.pop("clock").tolist())

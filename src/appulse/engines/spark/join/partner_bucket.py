@@ -59,7 +59,6 @@ class PartnerBuckets(Buckets):
     """Buckets of rows, by a hash of their keys."""
 
     def make(self, key: int) -> Bucket[Any]:  # noqa: ARG002 - one is as another
-        """The empty bucket of a key."""
         assert isinstance(self.call, JoinCall)  # noqa: S101 - only joins have partners
         return HeldBucket(self.call) if self.call.plan.held else PartnerBucket(self.call)
 
@@ -86,11 +85,9 @@ class PartnerBucket(Bucket[Any]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return self._bytes
 
     def begin(self, limit: int | None = None) -> None:
-        """Begin a step."""
         super().begin(limit)
         self._notes, self._fresh, self._gone = [], set(), set()
 
@@ -133,7 +130,6 @@ class PartnerBucket(Bucket[Any]):
         return [_packed(self._met, set())]
 
     def restore(self, blocks: Sequence[bytes]) -> None:
-        """Take in a delta, or a snapshot into an empty bucket."""
         for block in blocks:
             columns, _ = unpack_columns(_WORD, block, copied=True)
             self._change(*(set(columns[name].to_list()) for name in ("met", "gone")))
@@ -158,7 +154,6 @@ class HeldBucket(Bucket[Any]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return self.rows.nbytes
 
     def receive(self, given: Blobs) -> None:
@@ -185,7 +180,6 @@ class HeldBucket(Bucket[Any]):
         return [PAIRS + pack_pairs(self.rows.pairs)] if len(self.rows) else []
 
     def restore(self, blocks: Sequence[bytes]) -> None:
-        """Take in a delta, or a snapshot into an empty bucket."""
         self._take(blocks)
 
 

@@ -90,11 +90,9 @@ class Tile(Bucket["Objects"]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return self.operator.nbytes
 
     def begin(self, limit: int | None = None) -> None:
-        """Begin a step."""
         super().begin(limit)
         self.operator.counts.clear()
         self.operator.output = self.output
@@ -259,7 +257,6 @@ class TimedTile(Tile):
         return min(behind) * 1000 if min(behind) > 0 else None  # Spark's begins at 0, which says nothing
 
     def withdraw(self, blobs: Sequence[bytes]) -> Answers:
-        """Forget rows; the pairs that this ends."""
         return self.operator.withdraw([unpack(blob[1:]) for blob in blobs])
 
     def restore(self, blocks: Sequence[bytes]) -> None:

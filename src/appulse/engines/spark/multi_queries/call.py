@@ -94,7 +94,6 @@ class QueryBuckets(GroupBuckets):
     first: int
 
     def make(self, key: int) -> Bucket[Any]:
-        """The empty bucket of a key."""
         bucket = super().make(key)
         assert isinstance(bucket, WindowBucket)  # noqa: S101 - given below
         bucket.reports = key == self.first
@@ -137,7 +136,6 @@ class ToGroupsOfRows:
     keys: list[int]
 
     def blocks(self, stream: int, rows: WindowRows) -> Iterator[tuple[int, bytes, int]]:
-        """Blocks of the rows of a stream: key, block, newest time."""
         newest = int(rows.time.max())
         for bucket, part in _by_bucket(self.call, stream, rows.table, len(self.keys)):
             yield self.keys[bucket], rows_block(stream, part), newest
