@@ -43,7 +43,7 @@ def window_aggregate(
     """Aggregates of a stream's values over its window, at every tick, over all possible worlds.
 
     In each world a count window, uncertain or not, holds the newest ``size`` existing rows of those it keeps, another
-    window its existing rows. There is a row per tick and group, under a `TumblingWindow` one per block, at its end.
+    window its existing rows. There is one row per tick and group, or with a `TumblingWindow` one per block, at its end.
 
     Arguments:
     * ``stream``: the rows.
@@ -57,7 +57,7 @@ def window_aggregate(
       (0: exact).
     * ``single_valued``: gives the sum over the window's rows of their mean values, as if all of them existed.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
-    * ``options``: for the size of the output, and partitions; see `Options`.
+    * ``options``: output size and partitions; see `Options`.
 
     Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns of
     ``partition_by``, ``time``, and of each aggregate its mean over the worlds, ``<column>_<aggregate>``, and its
@@ -67,7 +67,7 @@ def window_aggregate(
     the number of all existing rows, in the same mean.
 
     Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, `OutputLimit` beyond
-    ``Options(max_output=)``, and `NotBuilt` for choices that do not go together yet.
+    ``Options(max_output=)``, and `NotBuilt` for combinations that are not built yet.
 
     Dallachiesa et al. 2015, sections 3.3, 7.3 and 9.
 
@@ -104,7 +104,7 @@ def _engine(stream: Stream, table: pa.Table, settings: Mapping[str, Any]) -> Loc
 
 @checked
 class WindowAggregate(ByHand["Local[Objects]"]):
-    """Aggregates by hand, without Spark: push rows as they come, take the answers they complete.
+    """`window_aggregate` without Spark, push by push: push rows as they arrive, and get the answers they complete.
 
     ``stream`` has ``frame=None``; other arguments are as in `window_aggregate`. A tick is answered once it is complete:
     when a later row has come, by more than ``lateness``. With ``order="arrival"`` each push is complete.

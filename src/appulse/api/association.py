@@ -45,11 +45,11 @@ def nearest(
     on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Result:
-    """For each left row the ``k`` nearest rows of the right stream, within ``epsilon`` of it.
+    """The ``k`` nearest rows of the right stream for each left row, within ``epsilon``.
 
-    Both rows lie in their windows at some tick, as in `similarity_join`. Of equal rows the earliest is nearest, then
-    the one with the least key. A left row is answered once no nearer row can come: when its window is over, when it is
-    pushed out of a window that counts rows, or when the streams end.
+    Both rows are in their windows at some tick, as in `similarity_join`. Ties go to the earliest row, then to the least
+    key. A left row is answered once no nearer row can arrive: when its window is over, when it leaves a row window, or
+    when the streams end.
 
     Arguments:
     * ``left, right``: the streams.
@@ -57,21 +57,20 @@ def nearest(
     * ``epsilon``: the greatest distance, as in `similarity_join`. None sets no limit: for whole tables, time windows
       and ``by="distance"``. On Spark the right table then has to fit into the memory of every worker.
     * ``window``: a window, or a duration: text, a timedelta, or seconds.
-    * ``by``: ``"distance"`` takes the rows whose means are nearest, ``"probability"`` those that are likeliest to be
-      within ``epsilon``.
-    * ``probability``: the least probability of being within ``epsilon``, in [0, 1]. With 0, the means have to be within
-      ``epsilon`` by distance; by probability it is 1e-9.
-    * ``how``: ``"left"`` gives a left row without any right row, with nulls on the right.
-    * ``metric``: ``"euclidean"``, or ``"cosine"``, the direction of `Exact` rows, as in `similarity_join`.
+    * ``by``: ``"distance"`` ranks by the distance of means, ``"probability"`` by the probability of being within
+      ``epsilon``.
+    * ``probability``: the threshold for the probability of being within ``epsilon``, in [0, 1]. With 0, by distance the
+      means must be within ``epsilon``; by probability the threshold is 1e-9.
+    * ``how``: ``"left"`` also reports left rows without a right row, with nulls on the right.
+    * ``metric``: ``"euclidean"``, or for `Exact` rows ``"cosine"``, as in `similarity_join`.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
-    * ``options``: for speed and the size of the output; see `Options`.
+    * ``options``: speed and output size; see `Options`.
 
     Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns of
-    `similarity_join`, and ``rank``, which counts from 1. ``probability`` is that of being within ``epsilon``, null
-    without one.
+    `similarity_join` and ``rank``, from 1. ``probability`` is that of being within ``epsilon``, null without one.
 
     Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, `OutputLimit` beyond
-    ``Options(max_output=)``, and `NotBuilt` for choices that do not go together yet.
+    ``Options(max_output=)``, and `NotBuilt` for combinations that are not built yet.
 
     >>> ships = pa.table({"ship": ["Anna"], "t": [0], "lat": [50.76], "lon": [-1.14]})
     >>> ports = pa.table({"port": ["Cowes", "Ryde"], "t": [0, 0], "lat": [50.762, 50.733], "lon": [-1.297, -1.161]})
@@ -104,7 +103,7 @@ def _nearest(
 
 @checked
 class Nearest(ByHand["LocalJoin"]):
-    """The nearest rows by hand, without Spark: push rows as they come, take the answers they complete.
+    """`nearest` without Spark, push by push: push rows as they arrive, and get the answers that they complete.
 
     Streams have ``frame=None``; other arguments are as in `nearest`.
 
@@ -154,11 +153,11 @@ def assign(
     on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Result:
-    """One partner each: of the pairs of a block, those with the greatest sum of gains in which no row is twice.
+    """One partner per row: the pairs of a block with the greatest sum of gains, in which no row occurs twice.
 
-    In each block rows of ``left`` are assigned to rows of ``right`` that are within ``epsilon`` of them with at least
-    ``probability``. Pairs that gain nothing are left out: a row may have no partner. A block is answered when it has
-    ended.
+    In each block rows of ``left`` are assigned to rows of ``right`` that are within ``epsilon`` with at least
+    ``probability``. Pairs without a positive gain are left out, so a row may have no partner. A block is answered when
+    it ends.
 
     Arguments:
     * ``left, right``: the streams.
@@ -169,23 +168,23 @@ def assign(
       the sum of their errors, over ``density``; infinite where both rows have no error and are at one place.
       ``"probability"``: the probability of the pair. ``"distance"``: how much less than ``epsilon`` and their margins
       their means are apart.
-    * ``method``: ``"optimal"``, or ``"greedy"``, which takes the best pair first, then the best of what is left, and
-      knows no margins.
+    * ``method``: ``"optimal"``, or ``"greedy"``, which takes the best pair first, then the best of the rest, without
+      margins.
     * ``density``: the expected number of unrelated right rows per unit of length, area or volume. Unless given, the
       number of right rows of the block over the volume of the box around its rows, no side of which is less than twice
       ``epsilon``.
-    * ``how``: gives rows without a partner, as in `similarity_join`.
+    * ``how``: also reports rows without a partner, as in `similarity_join`.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
-    * ``options``: for partitions, the size of the output and of components; see `Options`.
+    * ``options``: partitions, output size and the size of components; see `Options`.
 
     Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns of
     `similarity_join`, by likelihood ``log_likelihood_ratio`` (null if it is infinite), and ``margin``: how much the
-    greatest sum falls if the pair is forbidden; small where another choice is about as good.
+    greatest sum drops if the pair is forbidden; small if another choice is about as good.
 
     Raises `BadArgument` for a wrong argument, or for a component of more than ``Options(max_component=5000)`` rows:
     rows that may be partners of each other's partners (`explain` has their number). Raises `BadInput` with
-    ``on_reject="fail"``, `OutputLimit` beyond ``Options(max_output=)``, and `NotBuilt` for choices that do not go
-    together yet.
+    ``on_reject="fail"``, `OutputLimit` beyond ``Options(max_output=)``, and `NotBuilt` for combinations that are not
+    built yet.
 
     >>> old = pa.table({"star": [1, 2], "scan": [0, 0], "x": [0.0, 1.0]})
     >>> new = pa.table({"star": [11, 12], "scan": [0, 0], "x": [0.9, 1.8]})
@@ -214,7 +213,7 @@ def _assign(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: M
 
 @checked
 class Assign(ByHand["LocalAssign"]):
-    """One partner each by hand, without Spark: push rows as they come, take the answers they complete.
+    """`assign` without Spark, push by push: push rows as they arrive, and get the answers that they complete.
 
     Streams have ``frame=None``; other arguments are as in `assign`.
 

@@ -32,22 +32,21 @@ _Call: TypeAlias = Annotated[
 
 @checked
 def stream_batches(call: _Call, *frame: Any, rows: Count = 65_536, **frames: Any) -> pa.RecordBatchReader:
-    """The results of a call by hand over frames larger than memory, as a reader of batches.
+    """The results of a class such as `SimilarityJoin` over frames larger than memory, as a reader of batches.
 
-    What is in memory is a few batches, and the rows that the windows hold. Results come as soon as they are known, and
-    those of the end last.
+    Memory holds a few batches, and the rows in windows. Results arrive as soon as they are known.
 
     Arguments:
-    * ``call``: a new call by hand, such as an `ap.SimilarityJoin`.
-    * ``frame, frames``: as to its ``push``, one of a single stream, else one a stream by name: a
+    * ``call``: a new object, such as an `ap.SimilarityJoin`.
+    * ``frame, frames``: as for ``push``: one frame for a single stream, else one per stream, by name: a
       `pyarrow.RecordBatchReader`, a `pyarrow.dataset.Dataset`, a path to a Parquet file or to a folder of them, read in
-      the order of their names, a Polars ``LazyFrame``, or a table. Rows come in order of time, but for the lateness of
-      their stream; later ones are rejects, ``call.rejects()``, as in any push.
-    * ``rows``: how many are pushed at a time at most, of the stream that is farthest behind.
+      the order of their names, a Polars ``LazyFrame``, or a table. Rows must be in order of time, within the lateness
+      of their stream; others are rejects, ``call.rejects()``.
+    * ``rows``: the greatest number of rows per push, from the stream that is farthest behind.
 
     Returns a `pyarrow.RecordBatchReader`, which `pyarrow.dataset.write_dataset` takes. Raises `BadArgument` for a frame
-    that cannot be read, and for files that differ in the type of a column that is read, but for widths of numbers
-    and whole numbers beside doubles in values.
+    that cannot be read, and for files that differ in the type of a column, except in the width of numbers, and in
+    integers and doubles of values.
 
     >>> left, right = (ap.Stream(None, key="id", time="t", value="x", name=name) for name in ("left", "right"))
     >>> join = ap.SimilarityJoin(left, right, epsilon=1, probability=1, window="10 seconds")

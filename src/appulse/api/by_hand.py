@@ -111,10 +111,10 @@ class ByHand(Generic[Engine]):
         return self._streams
 
     def push(self, *frame: Any, **frames: Any) -> pa.Table:
-        """Take in rows, ``push(name=frame, ...)`` by stream name or ``push(frame)`` of a single stream; their answers.
+        """Push rows, as ``push(name=frame, ...)``, or as ``push(frame)`` of a single stream, and return their answers.
 
-        A push whose keys, times or partitions do not fit the types of the first one is a `BadArgument`. A push that
-        raises has changed nothing.
+        Raises `BadArgument` where keys, times or partitions have other types than in the first push. A push that raises
+        changes nothing.
         """
         tables = self._tables(frame, frames)
         with self._turn:
@@ -141,7 +141,7 @@ class ByHand(Generic[Engine]):
             return answers
 
     def drain(self) -> pa.Table:
-        """End the streams: the answers of what was held."""
+        """End the streams; return the answers that were waiting for later rows."""
         with self._turn:
             parts = []
             if self._engine is None and self._may_start(self._held, self._types, ended=True):
@@ -154,7 +154,7 @@ class ByHand(Generic[Engine]):
             return self._checked(self._held, self._types) if self._held else pa.table({})
 
     def rejects(self) -> pa.Table:
-        """Every row that could not be used so far."""
+        """All rows so far that could not be used."""
         if self._engine is not None:
             return self._survivors.with_rejects(self._rejected(self._engine))
         if not self._held:
@@ -162,21 +162,21 @@ class ByHand(Generic[Engine]):
         return self._early_rejects()
 
     def take_rejects(self) -> pa.Table | None:
-        """Every row that could not be used since the last call, which are not kept; None while pushes are held.
+        """The rows since the last call that could not be used, and forget them; None while pushes are held.
 
-        After this `rejects` has those alone that come later: for calls that run for days.
+        `rejects` then has only later ones. For calls that run for days.
         """
         if self._engine is None:
             return self._early_rejects() if self._held and self._drained else None
         return self._survivors.with_rejects(self._taken_rejects(self._engine), taken=True)
 
     def counted(self) -> dict[str, int]:
-        """What a join or encounters counted in the last push: candidates, and which test decided about them."""
+        """Of a join or encounters: candidate pairs of the last push, and which bound decided them."""
         engine: Any = self._engine
         return engine.counted() if hasattr(engine, "counted") else {}
 
     def state(self) -> dict[str, int]:
-        """What is held now: ``state_rows``, and ``state_bytes``, roughly; standing queries where rows are not held."""
+        """``state_rows`` and (roughly) ``state_bytes`` held now; of standing queries, where rows are not held."""
         if self._engine is None:
             held = [table for push in self._held for table in push.values()]
             return {"state_rows": sum(map(len, held)), "state_bytes": sum(table.nbytes for table in held)}
@@ -218,7 +218,7 @@ class ByHand(Generic[Engine]):
         return fresh | {"_turn": Turn(keeps_rows=self._keeps_rows)}
 
     def explain(self) -> Explanation:
-        """How the call is carried out, as `explain` has it of a result; known once its streams have types."""
+        """How the call is carried out, as from `explain`; known once its streams have types."""
         if self._engine is None:
             raise BadArgument("Nothing is known yet: push some rows of every stream first, if only empty frames.")
         return self._explained(self._engine)

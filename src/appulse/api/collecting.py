@@ -31,7 +31,7 @@ def collect_samples(
     on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Result:
-    """The readings of a key in each interval as one row of samples, which `Samples` reads.
+    """Turn the readings of a key in each interval into one row of samples, for `Samples`.
 
     Arguments:
     * ``stream``: the readings. Values are numbers without error, as `Exact` names them, or one column.
@@ -82,7 +82,7 @@ def _engine(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: M
 
 @checked
 class SampleCollector(ByHand["Local[Objects]"]):
-    """Samples of readings by hand, without Spark: push readings as they come, take the rows they complete.
+    """`collect_samples` without Spark, push by push: push readings as they arrive, and get the rows they complete.
 
     The stream has ``frame=None``; other arguments are as in `collect_samples`.
 

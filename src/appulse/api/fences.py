@@ -38,44 +38,43 @@ def fence_events(
     on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Result:
-    """When things enter regions, dwell in them and leave, without the flicker of errors at a border.
+    """When things enter regions, dwell in them and leave, without flicker at the border.
 
-    A thing outside *enters* by a reading that is inside with probability at least ``enter``. A thing inside *exits* by
-    one with less than ``leave``; between the two nothing changes. The probabilities are exact.
+    A thing outside *enters* with a reading that is inside with probability at least ``enter``. A thing inside *exits*
+    with a reading of probability below ``leave``; in between nothing changes.
 
     Arguments:
     * ``stream``: places with normal errors, or none: `Position`, or `Exact` or `Gaussian` of two columns.
     * ``fences``: a pyarrow, pandas or Polars table of ``query`` (a name), ``region`` (polygons with holes, lines and
-      points, of one part or several: WKB, WKT or shapely geometries) and perhaps ``radius``, which widens a region: a
-      point becomes a disc, a line a corridor. Boundaries belong to regions. Of a `Position` coordinates are longitude
-      and latitude, radii metres; edges are straight in degrees, and regions over the 180th meridian are cut there, as
-      GeoJSON has it. Perhaps also with ``condition``, SQL over other columns of the stream: a reading for which it is
-      not true is inside with probability 0; and with ``until``, the last time at which a fence holds: a visit that goes
-      on then is forgotten without an event. Of several rows with one name the last stands. On Spark it may be a Spark
-      frame. A streaming one is a stream of changes, with a column ``change`` (``"add"`` or ``"remove"``); those of a
-      micro-batch count for its readings and later ones, as in `FenceEvents.change`.
+      points, of one part or several: WKB, WKT or shapely geometries) and optionally ``radius``, which widens a region:
+      a point becomes a disc, a line a corridor. Boundaries belong to regions. For a `Position` coordinates are
+      longitude and latitude, and radii are metres; edges are straight in degrees, and regions across the 180th meridian
+      are cut there, as in GeoJSON. Also optional are ``condition``, SQL over other columns of the stream: a reading
+      that does not satisfy it is inside with probability 0; and ``until``, the last time at which a fence holds: a
+      visit that is open then is dropped without an event. Of several rows with one name the last counts. On Spark it
+      may be a Spark frame. A streaming frame is a stream of changes, with a column ``change`` (``"add"`` or
+      ``"remove"``), which apply to the readings of their micro-batch and later ones, as in `FenceEvents.change`.
     * ``enter, leave``: the probabilities of entering and leaving, in (0, 1].
-    * ``dwell``: a duration: text, a timedelta, or seconds. A thing has *dwelt*, once in a visit, as soon as the
-      readings' time has reached its entry and ``dwell``, and no exit has come; so a thing that falls silent dwells,
-      too.
-    * ``crossing``: a probability, for a stream with ``motion=ap.Straight(...)``. Of two readings that it joins, both
-      outside, the way between *crosses* what it passes through with at least that probability, its error being that of
-      the first reading all along. The event is at the middle of the first stretch inside of the straight way between
-      the two (on an Earth the geodesic), or where this is closest.
-    * ``emit``: ``"events"``, or ``"visits"``: a row a visit, at its end.
+    * ``dwell``: a duration: text, a timedelta, or seconds. Reported once per visit, when the time of the stream reaches
+      the entry plus ``dwell`` and the thing has not exited, even if it is silent.
+    * ``crossing``: a probability, for a stream with ``motion=ap.Straight(...)``. The leg between two connected
+      readings, both outside, *crosses* a fence if it passes through it with at least that probability. It has the error
+      of its first reading. The event is at the middle of the first stretch inside, or where the leg (on Earth a
+      geodesic) is closest.
+    * ``emit``: ``"events"``, or ``"visits"``: one row per visit, at its end.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
-    * ``options``: for the size of the output, threads and partitions; see `Options`.
+    * ``options``: output size, threads and partitions; see `Options`.
 
     Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns ``query,
     key, event, time, probability, since``. ``event`` is ``"enter"``, ``"dwell"``, ``"exit"`` or ``"cross"``;
-    ``probability`` is that of the reading, at ``"dwell"`` of the last one, at ``"cross"`` of having passed through;
-    ``since`` is the entry, null at ``"cross"``. ``emit="visits"`` has ``query, key, start, end, readings,
-    probability``, the highest. Columns that the stream carries are of the reading that enters or exits, at ``"dwell"``
-    of the last one, at ``"cross"`` of the one before, and of a visit that of its exit. Fences that are no regions are
-    bad rows, too: in `rejects` they are under the stream name ``queries``, with what is wrong.
+    ``probability`` is that of the reading, at ``"dwell"`` of the last one, at ``"cross"`` of passing through; ``since``
+    is the time of entry, null at ``"cross"``. ``emit="visits"`` has ``query, key, start, end, readings, probability``,
+    the highest. Carried columns come from the reading that enters or exits, at ``"dwell"`` from the last one, at
+    ``"cross"`` from the one before, and for a visit from the one at its exit. Invalid fences are rejects under the
+    stream name ``queries``.
 
     Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, `OutputLimit` beyond
-    ``Options(max_output=)``, and `NotBuilt` for choices that do not go together yet.
+    ``Options(max_output=)``, and `NotBuilt` for combinations that are not built yet.
 
     >>> fences = pa.table({"query": ["yard"], "region": ["POLYGON ((0 0, 100 0, 100 100, 0 100, 0 0))"]})
     >>> fixes = pa.table({"van": ["a"] * 4, "t": [0, 10, 20, 30], "x": [-50.0, 3.0, 50.0, 180.0], "y": [50.0] * 4})
@@ -110,25 +109,26 @@ def fence_advice(
     draws: _Draws = 4,
     seed: Seed = 0,
 ) -> pa.Table:
-    """How many false and missed events to expect of each choice of ``enter`` and ``leave`` of `fence_events`.
+    """The false and missed events to expect of `fence_events` for each choice of ``enter`` and ``leave``.
 
-    A likely track of each thing is drawn many times: one that may have led to its readings, given their errors.
-    Readings of that track are drawn anew with the same errors, and their events are compared with those of the track
-    itself. So the figures follow from the errors that the stream states; if these are too small, so are the figures.
+    For each thing, tracks are simulated that may have led to its readings, given their errors. For each track readings
+    are simulated with the same errors, and their events are compared with those of the track. So the result depends on
+    the errors that the stream states: if these are too small, it is too optimistic.
 
     Arguments:
     * ``sample``: a stretch of the stream: a `Stream` of a pyarrow, pandas or Polars frame.
     * ``fences``: as in `fence_events`.
     * ``enter, leave``: the probabilities to try. Choices with ``leave`` above ``enter`` are left out.
-    * ``tolerance``: a visit is true if it overlaps one of the track, by this duration, that no earlier visit has;
-      others are two false events each. Visits of the track that last this long or longer and that no visit reports are
-      two missed events.
-    * ``draws``: how many tracks of each thing; ``seed`` is that of their random numbers.
+    * ``tolerance``: a visit is true if it overlaps a visit of the track that is not matched yet, give or take this
+      duration; each other visit is two false events. A visit of the track that lasts at least this long and is not
+      matched is two missed events.
+    * ``draws``: the number of simulated tracks per thing; ``seed``: of their random numbers.
 
     Returns a `pyarrow.Table` with the columns ``enter, leave, true_events, false_events, missed_events, delay, never``.
-    Events are over the time of the sample, means of the draws; ``true_events`` are those of the tracks, ``delay`` is
-    how late true entries are reported (mean, seconds; null if none is), and ``never`` how many fences are too small for
-    the least error of the sample to be entered at all. Rows that `fence_events` would reject are left out.
+    Numbers of events are totals over the sample, averaged over the draws. ``true_events`` are those of the tracks,
+    ``delay`` is the mean delay of true entries in seconds (null if there are none), ``never`` the number of fences too
+    small to be entered at all, even with the smallest error of the sample. Rows that `fence_events` would reject are
+    left out.
 
     Raises `BadArgument` for a wrong argument.
 
@@ -151,7 +151,7 @@ def fence_advice(
 
 @checked
 class FenceEvents(ByHand["LocalFences"]):
-    """Fence events by hand, without Spark: push readings as they come, take the events they complete.
+    """`fence_events` without Spark, push by push: push readings as they arrive, and get the events they complete.
 
     The stream has ``frame=None``; other arguments are as in `fence_events`.
 
@@ -205,15 +205,14 @@ class FenceEvents(ByHand["LocalFences"]):
         return answers
 
     def change(self, fences: Any) -> None:
-        """Add, move and remove fences, which counts for the readings that are pushed from now on.
+        """Add, move and remove fences, for the readings of later pushes.
 
-        ``fences`` is a table of the columns that `fence_events` takes, and perhaps ``change``: ``"add"`` or
-        ``"remove"``. A fence that is added under the name of one that stands takes its place, and visits go on. One
-        that is removed is forgotten at the next reading of each thing that is inside, without an event.
+        ``fences`` is a table with the columns that `fence_events` takes, and optionally ``change``: ``"add"`` or
+        ``"remove"``. A fence added under an existing name replaces that fence, and open visits continue. Removing a
+        fence ends its visits without an event, at the next reading of each thing inside.
 
         Raises `BadArgument` where the table has other columns, or conditions and the first one had none, or with
-        ``crossing``; what raises has changed nothing.
-        Fences that are no regions are in `rejects`.
+        ``crossing``; what raises has changed nothing. Invalid fences are in `rejects`.
 
         >>> yard, moved = "POLYGON ((0 0, 9 0, 9 9, 0 9, 0 0))", "POLYGON ((50 0, 59 0, 59 9, 50 9, 50 0))"
         >>> stream = ap.Stream(None, key="van", time="t", value=ap.Exact("x", "y"))

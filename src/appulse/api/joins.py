@@ -55,45 +55,46 @@ def similarity_join(
 ) -> Result:
     """Pairs of rows of different streams within ``epsilon`` with probability at least ``probability``.
 
-    Both rows lie in their windows at some tick; each pair is reported once. The call is the same for tables, batch
-    frames of Spark and streaming ones. Passing one `Stream` twice pairs it with itself, as `self_join` does.
+    Both rows are in their windows at some tick, and each pair is reported once. The call is the same for tables and for
+    batch and streaming frames of Spark. Passing one `Stream` twice joins it with itself, as `self_join` does.
 
     Arguments:
     * ``left, right, *more``: 2 to 16 streams. Those with ``motion``, under a `TimeWindow`, are compared at one instant:
       the earlier row of a pair is moved to the time of the later one.
     * ``epsilon``: the greatest distance, inclusive, in the unit of the coordinates, of a `Position` in metres. With an
-      altitude it may be ``{"horizontal": 9260, "vertical": 305}``, a cylinder; of other values
-      ``{("x", "y"): 50.0, "z": 10.0}``, a distance for each group of dimensions. All have to hold.
-    * ``probability``: the least probability of being within epsilon, in (0, 1]. Existence is part of it.
+      altitude it may be ``{"horizontal": 9260, "vertical": 305}``, a cylinder; of other values ``{("x", "y"): 50.0,
+      "z": 10.0}``, a distance for each group of dimensions. All must hold.
+    * ``probability``: the threshold for the probability of being within epsilon, in (0, 1]. It includes existence.
     * ``window``: a window, or a duration: text, a timedelta, or seconds.
-    * ``imputer``: what fills streams that are `Incomplete`: one for all, a mapping by stream name, or ``"auto"``, which
-      chooses (`AutoImputer`). The answers are those of `impute` first and the join then.
+    * ``imputer``: fills `Incomplete` streams: one for all, a mapping by stream name, or ``"auto"`` (`AutoImputer`). The
+      result is the same as with `impute` before the join.
     * ``metric``: ``"euclidean"``, ``"manhattan"`` (sums of absolute differences), ``"chebyshev"`` (the greatest of
-      them), or of `Exact` rows ``"cosine"``: 1 less the cosine of the angle between them.
+      them), or for `Exact` rows ``"cosine"``: 1 minus the cosine of the angle between them.
     * ``scale``: ``{dimension: unit}`` divides dimensions first. Distances, epsilon and margins are then in these units.
-    * ``how``, of two streams: with ``"left"``, ``"right"`` or ``"full"`` a row of that stream, or of either, that never
-      has a partner is a row of its own, with nulls on the other side. It comes once, as soon as no partner can come any
-      more. ``"left_anti"`` gives only such rows of the left stream: ``left_stream, left_key, left_time``.
-    * ``likelihood``: of normal errors, adds ``log_likelihood_ratio``: the logarithm of the density of the difference of
-      the two rows over ``density``, the expected number of unrelated right rows per unit of length, area or volume (1
-      unless given). It is null where errors have no density, as between two exact rows.
+    * ``how``, for two streams: ``"left"``, ``"right"`` and ``"full"`` also report each row without a partner, of that
+      stream or of both, with nulls on the other side, once no partner can arrive. ``"left_anti"`` reports only such
+      rows of the left stream: ``left_stream, left_key, left_time``.
+    * ``likelihood``: for normal errors, adds ``log_likelihood_ratio``: the logarithm of the density of the difference
+      of the two rows over ``density``, the expected number of unrelated right rows per unit of length, area or volume
+      (1 unless given). It is null where errors have no density, as between two exact rows.
     * ``emit``: ``"changes"`` also reports pairs that end.
-    * ``probabilities``: ``"bounds"`` may stop early. The pairs are the same; ``probability`` is then a proven lower
-      bound, at least the threshold, and ``probability_upper`` an upper one.
-    * ``values``: adds the matching pairs of samples. Gaussians are then answered through their points.
+    * ``probabilities``: ``"bounds"`` may stop early, with the same pairs. ``probability`` is then a lower bound, at
+      least the threshold, and ``probability_upper`` an upper bound.
+    * ``values``: adds the matching pairs of samples. Gaussians are then represented by points.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
-    * ``options``: for speed and the size of the output; see `Options`.
+    * ``options``: speed and output size; see `Options`.
 
     Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns
     ``left_stream, left_key, left_time, right_stream, right_key, right_time, distance, probability``, where ``distance``
-    is between the two mean positions, and what streams ``carry``. ``emit="changes"`` adds ``change`` (+1 a pair enters,
-    -1 it leaves) and ``time``: for -1 under time windows the last time at which the pair holds, else the tick that
-    pushed a row out. ``values=True`` adds ``pairs``: ``left`` and ``right`` with their coordinates, and ``weight``.
-    Weights sum to the probability, so ``Samples("pairs")`` over the result is a stream again. ``imputer`` adds
-    ``left_filled, right_filled``: what was filled, as (attribute, rule), ``"marginal"`` where no rule matched.
+    is between the two mean positions, and the columns that streams ``carry``. ``emit="changes"`` adds ``change`` (+1
+    when a pair enters, -1 when it leaves) and ``time``: for -1 under time windows the last time at which the pair
+    holds, else the tick at which a row left its window. ``values=True`` adds ``pairs``: ``left`` and ``right`` with
+    their coordinates, and ``weight``. Weights sum to the probability, so the result is the frame of a stream with
+    ``Samples("pairs")``. ``imputer`` adds ``left_filled, right_filled``: lists of (attribute, rule), with
+    ``"marginal"`` where no rule matched.
 
     Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, `OutputLimit` beyond
-    ``Options(max_output=)``, and `NotBuilt` for choices that do not go together yet.
+    ``Options(max_output=)``, and `NotBuilt` for combinations that are not built yet.
 
     >>> ships = pa.table({"ship": ["Anna", "Bella"], "t": [0, 20], "x": [0.0, 900.0], "y": [0.0, 50.0]})
     >>> echoes = pa.table({"echo": [1, 2], "t": [5, 24], "x": [30.0, 970.0], "y": [10.0, 30.0]})
@@ -141,15 +142,15 @@ def self_join(
     on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Result:
-    """Unordered pairs of rows of one stream, the earlier on the left, no row with itself.
+    """Unordered pairs of different rows of one stream, the earlier row on the left.
 
     Arguments:
-    * ``stream``: a stream. With ``motion`` rows of one key are never a pair.
-    * ``different``: a column in which the two rows have to differ; null does not differ.
+    * ``stream``: a stream. With ``motion``, rows of one key are never a pair.
+    * ``different``: a column in which the two rows must differ; null does not differ.
     * ``epsilon, probability, window, imputer, metric, scale, emit, probabilities, values, on_reject, options``: as in
       `similarity_join`.
 
-    Returns the columns of `similarity_join`, and raises what that does.
+    Returns the columns of `similarity_join`, and raises the same errors.
 
     >>> rows = pa.table({"id": [1, 2, 3], "t": [0, 1, 2], "x": [0.0, 5.0, 0.4]})
     >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Gaussian("x", sigma=0.2))
@@ -162,10 +163,10 @@ def self_join(
 
 @checked
 class SimilarityJoin(ByHand["LocalJoin"]):
-    """The join by hand, without Spark: push rows as they come, take the answers they complete.
+    """The join without Spark, push by push: push rows as they arrive, and get the pairs that they complete.
 
-    Streams have ``frame=None``, and each a name: ``left, right, s3, ...`` unless they have their own. A single one is
-    joined with itself. All else is as in `similarity_join`.
+    Streams have ``frame=None``, and names: ``left, right, s3, ...`` by default. A single stream is joined with itself.
+    Other arguments are as in `similarity_join`.
 
     >>> left, right = (ap.Stream(None, key="id", time="t", value="x", name=name) for name in ("radio", "radar"))
     >>> join = ap.SimilarityJoin(left, right, epsilon=1, probability=1, window="10 seconds")
@@ -212,7 +213,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
             )
 
     def current(self) -> pa.Table:
-        """The pairs that stand: what all changes so far add up to, whether or not changes are asked for."""
+        """The current pairs: the sum of all changes so far, with or without ``emit="changes"``."""
         self._turn.check()
         if self._moves:
             raise NotBuilt("current() is not built for streams with motion=. See docs/index.md.")
@@ -323,14 +324,14 @@ def explain_pair(
     scale: Scale | None = None,
     options: Options | None = None,
 ) -> str:
-    """Print, and return, why two rows are an answer or none: each bound with its numbers, and which one decided.
+    """Print and return why two rows are a pair or not: each bound with its numbers, and which one decided.
 
     Arguments:
     * ``left_row, right_row``: mappings of the streams' columns, rows of pandas (``frame.iloc[0]``) or frames of one
       row.
     * ``left, right``: describe the streams as for `SimilarityJoin`; ``right`` is ``left`` if not given.
-    * ``window``: as in `similarity_join`. A time window is checked against the rows' times; whether rows are in windows
-      that go by rows depends on others, and is not reported. None: times do not matter.
+    * ``window``: as in `similarity_join`. A time window is checked against the rows' times; row windows depend on other
+      rows and are not checked. None: ignore times.
     * ``epsilon, probability, imputer, metric, scale, options``: as in `similarity_join`.
 
     Returns the text that it prints.

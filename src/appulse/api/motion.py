@@ -39,39 +39,40 @@ def encounters(
     on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Result:
-    """When moving things come within ``epsilon`` of each other, with probability at least ``probability``.
+    """When moving things come within ``epsilon`` of each other, with at least ``probability``.
 
-    Streams have a ``motion``, which makes legs of their readings. Two legs that overlap in time come close if their
-    things are within ``epsilon`` at any instant of the overlap. The error of a leg is that of the reading that starts
-    it, drawn once. An encounter is a run of such legs of two keys.
+    The ``motion`` of a stream turns its readings into legs. Two legs that overlap in time come close if their things
+    are within ``epsilon`` at any instant of the overlap. A leg has the error of its first reading, constant along the
+    leg. An encounter is a run of such pairs of legs of two keys.
 
     Arguments:
-    * ``left, right``: streams with ``motion``. With ``right=None`` the things of one stream meet each other.
+    * ``left, right``: streams with ``motion``. With ``right=None`` things of one stream are compared with each other.
     * ``epsilon``: the greatest distance, in the unit of the coordinates, of a `Position` in metres. With altitudes it
-      may be ``{"horizontal": 9260, "vertical": 300}``, of other values one for each group of dimensions, as
-      ``{("x", "y"): 50, "z": 10}``: all have to hold at one instant.
-    * ``probability``: the least probability that two legs come close, in (0, 1].
+      may be ``{"horizontal": 9260, "vertical": 300}``, for other values one per group of dimensions, as in ``{("x",
+      "y"): 50, "z": 10}``: all must hold at the same instant.
+    * ``probability``: the threshold for the probability that two legs come close, in (0, 1].
     * ``gap``: the longest time between the end of one overlap and the start of the next in one encounter, in seconds or
       as a duration (text, a timedelta).
-    * ``min_seconds``: keeps encounters whose means are within ``epsilon`` for at least that long, as ``gap``.
-    * ``emit``: ``"closed"`` reports an encounter once nothing that may come can lengthen it. ``"changes"`` adds
-      ``change``: +1 at the first legs, with the figures so far, -1 when it is final. ``"legs"`` gives a row a pair of
-      legs.
+    * ``min_seconds``: drops encounters whose mean paths are within ``epsilon`` for less than this duration.
+    * ``emit``: ``"closed"`` reports an encounter once no later reading can extend it. ``"changes"`` also reports its
+      beginning, and adds ``change``: +1 at the first legs, with the figures so far, -1 when it is final. ``"legs"``
+      reports each pair of legs.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
-    * ``options``: for speed and the size of the output; see `Options`.
+    * ``options``: speed and output size; see `Options`.
 
     Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns ``left_key,
     right_key, start, end, closest_time, closest_distance, seconds_within, probability, legs``: ``start`` and ``end`` of
-    the overlaps, ``closest_*`` and ``seconds_within`` of the means. ``probability`` is the highest of any two legs, a
-    lower bound of having met at all. ``emit="legs"`` has ``left_key, left_time, right_key, right_time, overlap_start,
-    overlap_end, closest_time, closest_distance, probability``, with the times of the readings that start the legs.
+    the overlaps, ``closest_*`` and ``seconds_within`` of the mean paths. ``probability`` is the highest of any two
+    legs, a lower bound of the probability that the two met. ``emit="legs"`` has ``left_key, left_time, right_key,
+    right_time, overlap_start, overlap_end, closest_time, closest_distance, probability``, with the times of the
+    readings that start the legs.
 
     Things at a `Position` move along geodesics. They are compared in the azimuthal equidistant plane at the mean of the
-    ends of the overlap, or, for legs beyond 100 km, of each part of it. Of readings with the same key and time one
-    stays, the others are rejects ``same time``.
+    ends of the overlap, or, for legs beyond 100 km, of each part of it. Of several readings with the same key and time
+    one is kept; the others are rejects ``same time``.
 
     Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, `OutputLimit` beyond
-    ``Options(max_output=)``, and `NotBuilt` for choices that do not go together yet.
+    ``Options(max_output=)``, and `NotBuilt` for combinations that are not built yet.
 
     >>> fixes = {"id": ["a", "a", "b", "b"], "t": [0, 60, 5, 58]}
     >>> fixes |= {"x": [0.0, 600.0, 600.0, 0.0], "y": [0.0, 0.0, 30.0, 30.0]}
@@ -102,7 +103,7 @@ def _engine(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: M
 
 @checked
 class Encounters(ByHand["LocalEncounters"]):
-    """Encounters by hand, without Spark: push readings as they come, take the encounters they complete.
+    """`encounters` without Spark, push by push: push readings as they arrive, and get the encounters they complete.
 
     Streams have ``frame=None``; other arguments are as in `encounters`.
 

@@ -33,7 +33,7 @@ def _broker(arguments: dict[str, Any]) -> Broker:
 
 @checked
 class MqttReader:
-    """Messages of an MQTT broker, in this process: each is on disk before the broker hears that it came.
+    """Read messages of an MQTT broker in this process; each is on disk before it is acknowledged.
 
     Arguments:
     * ``host, port``: of the broker.

@@ -38,7 +38,7 @@ def outliers(
     on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Result:
-    """Rows that have fewer than ``fewer_than`` partners within ``epsilon``, with at least that probability.
+    """Rows that have fewer than ``fewer_than`` partners within ``epsilon``, with at least a given probability.
 
     Partners are rows that are in their windows with the row at some tick, as in `similarity_join`. Each is within
     ``epsilon`` with a probability, given that the row exists. Their number has a Poisson-binomial distribution if they
@@ -49,19 +49,19 @@ def outliers(
     * ``stream``: the rows to judge.
     * ``reference``: the stream of the partners. None: the other rows of ``stream``.
     * ``epsilon``: the greatest distance of a partner, as in `similarity_join`.
-    * ``fewer_than``: a row with at least this many partners is no outlier.
-    * ``probability``: the least probability that there are fewer, in (0, 1].
+    * ``fewer_than``: a row with at least this many partners is not an outlier.
+    * ``probability``: the threshold for the probability that there are fewer, in (0, 1].
     * ``window``: a window, or a duration: text, a timedelta, or seconds.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
-    * ``options``: for speed and the size of the output; see `Options`.
+    * ``options``: speed and output size; see `Options`.
 
     Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns ``key,
-    time, expected, probability`` and those that ``carry=`` names: how many partners are expected, and how likely it is
-    that there are fewer. A row is reported once, as soon as no partner can come any more: when its window is over, when
-    it is pushed out of a window that counts rows, or when the streams end.
+    time, expected, probability`` and those that ``carry=`` names: the expected number of partners, and the probability
+    that there are fewer than ``fewer_than``. A row is reported once, when no partner can arrive any more: when its
+    window is over, when it leaves a row window, or when the streams end.
 
     Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, `OutputLimit` beyond
-    ``Options(max_output=)``, and `NotBuilt` for choices that do not go together yet.
+    ``Options(max_output=)``, and `NotBuilt` for combinations that are not built yet.
 
     Lian & Chen 2009, section 1; sensor quality control's test of neighbours.
 
@@ -92,7 +92,7 @@ def _engine(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: M
 
 @checked
 class Outliers(ByHand["LocalJoin"]):
-    """Rows with few partners by hand, without Spark: push rows as they come, take the answers they complete.
+    """`outliers` without Spark, push by push: push rows as they arrive, and get the answers that they complete.
 
     Streams have ``frame=None``; a second one is the reference. Other arguments are as in `outliers`.
 

@@ -98,21 +98,20 @@ def plan(
     cores: Count | None = None,
     engine: _Engine = "process",
 ) -> Plan:
-    """What a call will need: rows held, answers a second, bytes of state, memory and cores, estimated on a sample.
+    """Estimate what a call needs, from a sample: rows held, answers per second, bytes of state, memory and cores.
 
-    Long samples are better: figures are those of steady state, in the busiest stretch. What takes too many rows is
-    tried on some of the keys.
+    Longer samples are better: the estimate is for steady state in the busiest stretch. If that has too many rows, some
+    of the keys are tried and the result is scaled up.
 
     Arguments:
-    * ``call``: a call by hand to which nothing was pushed: it is tried on the rows, and stays as it is.
-    * ``sample``: a frame of rows of a single stream, or a mapping of stream names to such; its times say how many rows
-      a second come.
-    * ``rate``: the rows a second that will come, of all streams or by stream name.
-    * ``memory, cores``: what is there, in bytes and in number; ``refusals`` of the plan say what does not fit.
-    * ``engine``: ``"process"``, or ``"spark"``, which counts the memory of Spark's driver and workers, too.
+    * ``call``: an object such as `SimilarityJoin` to which nothing was pushed; it is not changed.
+    * ``sample``: a frame for a single stream, or a mapping of stream names to frames; its times give the rate of rows.
+    * ``rate``: the expected rows per second, of all streams or by stream name.
+    * ``memory, cores``: the available bytes and cores; ``refusals`` of the plan say what does not fit.
+    * ``engine``: ``"process"``, or ``"spark"``, which includes the memory of Spark's driver and workers.
 
-    Returns a `Plan`. Raises `BadArgument` where the sample has no rows, or where all its rows are of one time and
-    ``rate`` does not say how many come.
+    Returns a `Plan`. Raises `BadArgument` if the sample has no rows, or if all its rows have one time and there is no
+    ``rate``.
 
     >>> import appulse as ap
     >>> import pyarrow as pa

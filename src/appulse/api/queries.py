@@ -40,26 +40,27 @@ def match_queries(
     on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Result:
-    """Which of many standing queries each row of a stream satisfies, or each choice of rows of several streams.
+    """Which of many standing queries each row of a stream satisfies, or each combination of rows of several streams.
 
     A row satisfies a query where its condition is true. An uncertain row does so with a probability. Over several
-    streams, rows, one of each, satisfy a query if they are all in their windows when the newest of them comes.
+    streams a combination has one row of each, all in their windows when the newest of them arrives.
 
     Arguments:
     * ``stream, *more``: the streams. Over several, conditions name columns as ``stream.column``.
     * ``queries`` (or the last positional argument): a frame with the columns ``query``, of any type, and ``condition``,
-      a SQL boolean expression over the stream's columns and the dimensions of its value, as in `filter`, or ``region``,
-      a geometry that rows lie in (as in `fence_events`, perhaps with a ``radius``), or both. Perhaps with ``change``
-      (``"add"`` or ``"remove"``, taken in order), ``until``, the time of the last row that a query is asked of, and
-      ``select``, columns to bring along, separated by commas. A query given twice stands as given last.
-    * ``probability``: the least probability of an answer, in (0, 1]. Only certain rows can do without.
-    * ``window``, of several streams: the window of conditions that do not end with one of their own, such as ``WITHIN
-      30 SECONDS`` or ``WITHIN 100 ROWS``.
-    * ``aggregate``, of several streams: reports what the choices in each query's window add up to, in place of the
-      choices. A mapping of names to ``"count"``, ``("sum", "r.v")`` or ``("mean", "r.v")``, and where all rows are
+      an SQL boolean expression over the stream's columns and the dimensions of its value, as in `filter`, or
+      ``region``, a geometry that rows lie in (as in `fence_events`, perhaps with a ``radius``), or both. Optional
+      columns are ``change`` (``"add"`` or ``"remove"``, applied in order), ``until``, the last time at which the query
+      holds, and ``select``, columns to copy into the result, separated by commas. Of several queries with one name the
+      last counts.
+    * ``probability``: the threshold for the probability of a match, in (0, 1]. Required unless rows are certain.
+    * ``window``, for several streams: the window of conditions that do not end with their own, such as ``WITHIN 30
+      SECONDS`` or ``WITHIN 100 ROWS``.
+    * ``aggregate``, for several streams: reports aggregates of the matches in each query's window, in place of the
+      matches. A mapping of names to ``"count"``, ``("sum", "r.v")`` or ``("mean", "r.v")``, and where all rows are
       certain ``("median", "r.v")``, percentiles (``"p90"``) and ``"std"``, too.
-    * ``emit``: ``"matches"``, or ``"changes"`` for a stream with `Stream(change=)` and queries that stay: a row is
-      answered as it comes, with 1 in a last column ``change``, and once more with -1 if it is withdrawn within the
+    * ``emit``: ``"matches"``, or ``"changes"`` for a stream with `Stream(change=)` and static queries: a row is
+      answered as it arrives, with 1 in a last column ``change``, and once more with -1 if it is withdrawn within the
       stream's lateness.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
     * ``options``: for the size of the output, partitions and threads; see `Options`. More queries over one Spark
@@ -70,12 +71,12 @@ def match_queries(
     two streams they are ``query, left_key, left_time, right_key, right_time, probability``, over more keys and times by
     their names. With ``aggregate`` there is a row ``query, time`` (with the columns of ``partition_by`` between them)
     per tick at which something can match, with each name's expected value. A mean is over the worlds in which there is
-    one, with ``<name>_exists`` its probability (so for the others that need a value). Queries that cannot be used are
-    bad rows, too: they are in `rejects` under the stream name ``queries``, with the position and the reason. Queries
-    that no row can ever satisfy are listed there and never raise.
+    one, with ``<name>_exists`` its probability (so for the others that need a value). Invalid queries are rejects under
+    the stream name ``queries``, with the position and the reason. Queries that no row can satisfy are listed there,
+    too, and never raise.
 
     Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, `OutputLimit` beyond
-    ``Options(max_output=)``, and `NotBuilt` for choices that do not go together yet.
+    ``Options(max_output=)``, and `NotBuilt` for combinations that are not built yet.
 
     Lim et al. 2006, sections 4 and 5.
 
@@ -143,7 +144,7 @@ def ask(
     on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Result:
-    """Which of the rows at hand satisfy new queries: `match_queries`, asked the other way round.
+    """Which rows of a table satisfy new queries: `match_queries` over one stream, for one-off questions.
 
     The answers are the same whether rows or queries come first.
 
@@ -169,12 +170,11 @@ def ask(
 
 @checked
 class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
-    """Standing queries by hand, without Spark: they come and go, rows are pushed, answers come out at once.
+    """`match_queries` without Spark, push by push: change queries at any time, push rows, and get their matches.
 
-    Streams have ``frame=None``; other arguments are as in `match_queries`, and `change` takes its queries. `push` takes
-    rows, `drain` ends the streams. Changes count from the next push on, and see all its rows. Over several streams a
-    query joins rows that are held by then, too: those in windows of queries that stood before it. Nothing is answered
-    before every stream has shown its columns.
+    Streams have ``frame=None``; other arguments are as in `match_queries`, and `change` takes its queries. Changes
+    apply from the next push. Over several streams a new query also sees earlier rows that are still in a window of
+    another query. Nothing is answered before every stream has been pushed.
 
     >>> conditions = ["celsius > 30", "celsius < 25 AND room = 'lab'"]
     >>> queries = pa.table({"query": ["hot", "cold"], "condition": conditions})
@@ -211,10 +211,10 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
     def change(self, queries: Any) -> None:
         """Add and remove queries: a frame as `match_queries` takes it. What raises has changed nothing.
 
-        With ``emit="changes"`` queries stay as they are from the first push on.
+        With ``emit="changes"`` queries cannot change after the first push.
 
-        Before the first push the stream's columns are not known: changes wait, and one that cannot be taken in raises
-        at that push, and is forgotten.
+        Before the first push the stream's columns are not known: changes wait, and a wrong one raises at that push and
+        is forgotten.
         """
         from appulse.engines.local import as_table
         from appulse.engines.queries.call import check_queries
@@ -231,7 +231,7 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
     def expire(self, before: Any) -> int:
         """Forget queries whose ``until`` lies before a time, given as the stream has them; how many there were.
 
-        They answer no later row anyway: this is for the memory they take.
+        They match no later row anyway; this frees their memory.
         """
         return self._known.expire(before)
 
@@ -320,7 +320,7 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
 
     @checked
     def busiest(self, n: Count = 10) -> pa.Table:
-        """The queries that cost most so far: ``query, condition, matches, candidates``, by `candidates`."""
+        """The most expensive queries so far: ``query, condition, matches, candidates``, by `candidates`."""
         return self._known.busiest(n)
 
     @property

@@ -71,7 +71,7 @@ def sensor_join(
     on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Result:
-    """Which sensors agree: each reading with the readings of other sensors of like value, however many they are.
+    """Which sensors agree: each reading with the similar readings of any number of other sensors.
 
     A reading meets readings that come before it in the order (time, sensor, number) and are in their window.
 
@@ -86,7 +86,7 @@ def sensor_join(
       squares, by ``resolution`` or ``within``, else by its sign; ``"pattern"``, the signs of the steps, such as "+0-".
     * ``expand``: a row for each combination of readings, one a sensor.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
-    * ``options``: for speed and the size of the output; see `Options`.
+    * ``options``: speed and output size; see `Options`.
 
     Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns of
     ``partition_by``, then ``value, sensor, time`` of each reading that met others, those that ``readings`` carries, and
@@ -143,7 +143,7 @@ def phenomena(
     on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Result:
-    """Regions of sensors that hold a value: where they appear, how they move, when they are gone.
+    """Regions of sensors that hold a value: where they appear, how they move, and when they disappear.
 
     A sensor is active in a value while it has produced it at least ``strength`` times within ``span`` of the tick at
     hand. A phenomenon is a value and a connected region of at least ``min_sensors`` active sensors. Ticks are the times
@@ -171,8 +171,7 @@ def phenomena(
     * ``emit``: ``"events"``, or ``"regions"``: all regions there are at each tick that changed any of them.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, among them those of sensors without a location;
       ``"fail"`` raises `BadInput` at the first.
-    * ``options``: for the size of the output, and partitions; see `Options`. On Spark groups are spread, and each is
-      one task's.
+    * ``options``: output size and partitions; see `Options`. On Spark groups are spread, and each is one task's.
 
     Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns of
     ``partition_by``, ``phenomenon`` (a number, kept while the region changes), ``event`` ("appears", "moves",
@@ -236,7 +235,7 @@ class _OverReadings(ByHand["Local[Readings]"]):
 
 @checked
 class SensorJoin(_OverReadings):
-    """The sensor join by hand, without Spark: push readings as they come, take the answers they complete.
+    """`sensor_join` without Spark, push by push: push readings as they arrive, and get the answers they complete.
 
     ``readings`` has ``frame=None``; other arguments are as in `sensor_join`. A reading waits until its tick is
     complete: until a later one has come, by more than ``lateness``.
@@ -270,7 +269,7 @@ class SensorJoin(_OverReadings):
 
 @checked
 class Phenomena(_OverReadings):
-    """Phenomena by hand, without Spark: push readings as they come, take the events they complete.
+    """`phenomena` without Spark, push by push: push readings as they arrive, and get the events they complete.
 
     ``readings`` has ``frame=None``; other arguments are as in `phenomena`. A reading waits until its tick is
     complete: until a later one has come, by more than ``lateness``.

@@ -54,18 +54,18 @@ def replay(
     rows: Count = 65_536,
     skip: _Skip = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows again as they once came: batches, each row when it is due by its own time.
+    """Replay rows at the pace of their own times, as batches.
 
     Arguments:
     * ``frame``: a path to a file or to a folder of files (Parquet, CSV, lines of JSON, Arrow, ORC, by their endings),
       or a pyarrow, pandas or Polars table; it is held in memory.
-    * ``time``: the column by which rows come, those of equal times in the order of the file. A row without a time comes
+    * ``time``: the column that rows are ordered by; equal times keep the order of the file. A row without a time comes
       with the row before it.
-    * ``unit``: that of times that are plain numbers.
-    * ``speed``: a multiple of the clock of the rows: 60 plays an hour in a minute, and ``"max"`` does not wait. Who
-      takes batches slowly gets more rows in the next one: nothing is dropped, and no time is lost.
-    * ``rows``: how many a batch has at most.
-    * ``skip``: leaves out the first rows, the next of which is due at once.
+    * ``unit``: the unit of times that are plain numbers.
+    * ``speed``: a multiple of the rows' clock: 60 plays an hour in a minute, and ``"max"`` does not wait. A slow
+      consumer gets more rows in the next batch: nothing is dropped.
+    * ``rows``: the greatest number of rows in a batch.
+    * ``skip``: the number of rows to leave out at the start; the next one is due at once.
 
     Yields `pyarrow.RecordBatch` objects with the columns of the frame. Raises `BadArgument` for a file that cannot be
     read, or without the column.

@@ -70,16 +70,15 @@ def rejects(result: Annotated[Result, RESULT]) -> Result:
     """The rows of a call that could not be used.
 
     Arguments:
-    * ``result``: what the call returned, or what was made of it by selecting, filtering, slicing, sorting or renaming;
-      the rejects are those of the whole call.
+    * ``result``: the result of a call, also after selecting, filtering, slicing, sorting or renaming; the rejects are
+      those of the whole call.
 
     Returns a Spark frame for Spark frames, else a `pyarrow.Table`, with the columns ``stream, key, time, reason,
     detail, values`` (JSON).
 
-    Raises `BadArgument` for what is not the result of a call, or has lost that; for a table that was put together, as
-    by `pyarrow.concat_tables`; and for a streaming result: `start` writes rejects there. If such a table was then
-    sorted or combined into one piece, and is not longer than its first result, that cannot be seen: it counts as part
-    of the first result.
+    Raises `BadArgument` for anything else, for a table that combines several results (`pyarrow.concat_tables`), and for
+    a streaming result, whose rejects `start` writes. A combined table that was then sorted or copied into one chunk,
+    and is not longer than the first result, cannot be recognised: it counts as part of that result.
 
     >>> rows = pa.table({"id": [1, 2], "t": [0, 1], "x": [0.0, float("nan")]})
     >>> pairs = ap.self_join(ap.Stream(rows, key="id", time="t", value="x"), epsilon=1, probability=1, window=10)
@@ -95,17 +94,16 @@ def rejects(result: Annotated[Result, RESULT]) -> Result:
 
 @checked
 def explain(result: _Result) -> Explanation:
-    """How a call is carried out: streams, window, how probabilities come about, index, tiles.
+    """How a call is carried out: streams, window, method of probabilities, index, tiles.
 
     Arguments:
     * ``result``: as in `rejects`; it may be streaming.
 
-    Returns an `Explanation`, which prints as text, shows as a table in a notebook, and has its parts as fields. Of a
-    join in process it also has the index that each stream's rows had and what others would have cost, expected and
-    actual pairs and answers, and how many pairs each bound decided. It warns where a stream is the output of a join,
-    whose answers are not independent where they share a row.
+    Returns an `Explanation`: text, a table in a notebook, and fields. For a join in process it includes the index of
+    each stream and the cost of others, expected and actual pairs and answers, and how many pairs each bound decided. It
+    warns if a stream is the output of a join, because answers that share a row are not independent.
 
-    Raises `BadArgument` for what is not the result of a call, or has lost that.
+    Raises `BadArgument` for anything that is not the result of a call.
 
     >>> rows = pa.table({"id": [1, 2], "t": [0, 1], "x": [0.0, 0.5]})
     >>> pairs = ap.self_join(ap.Stream(rows, key="id", time="t", value="x"), epsilon=1, probability=1, window=10)

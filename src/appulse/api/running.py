@@ -72,19 +72,20 @@ def start(
     Arguments:
     * ``result``: what a call over streaming frames returned.
     * ``sink, rejects``: each a ``("format", {options})`` pair or a function of (batch frame, batch id). Files and JDBC
-      tables are written exactly once, functions and Kafka at least once. Folders are apart, none inside another.
-    * ``checkpoint``: the folder from which the query goes on when it is started again. On Spark Connect the client, the
-      server and its executors reach it under this name, and sinks are written by the server; see docs/deployment.md.
-    * ``partitions``: the number of tiles or buckets, in place of that of the call; a checkpoint's may change.
-    * ``trigger``: when micro-batches begin, as Spark has it: ``{"processingTime": "5 seconds"}``; by default one after
-      the other.
-    * ``drain``: takes what is available now, reports what is held and closes the checkpoint.
-    * ``max_state``: how many rows the query may hold, ``state_rows`` of its metrics. A micro-batch after which it would
-      hold more ends the query with `StateLimit`, before anything of it is written.
-    * ``alerts``: pairs such as ``("webhook", {"url": "https://host/hook"})`` and ``("kafka", {...})``: the results of
-      each micro-batch go there one by one, beside the sink, with ``only={"event": ["enter"]}`` those with such values.
-      At least once, under a ``message_id`` that another attempt gives, too; what is not taken after retries goes to a
-      file of dead letters. Text of options may be ``{"env": "NAME"}``. See docs/operating.md.
+      tables are written exactly once, functions and Kafka at least once. Folders must be separate, none inside another.
+    * ``checkpoint``: the folder from which the query continues when it is started again. On Spark Connect the client,
+      the server and its executors access it under this name, and the server writes the sinks; see
+      docs/spark-connect.md.
+    * ``partitions``: the number of tiles or buckets, in place of that of the call; it may change between starts.
+    * ``trigger``: when micro-batches begin, as in Spark: ``{"processingTime": "5 seconds"}``; by default continuously.
+    * ``drain``: processes the rows that are available, reports answers that wait for later rows, and closes the
+      checkpoint.
+    * ``max_state``: how many rows the query may hold (``state_rows`` of its metrics). A micro-batch that would hold
+      more ends the query with `StateLimit`, before it is written.
+    * ``alerts``: pairs such as ``("webhook", {"url": "https://host/hook"})`` and ``("kafka", {...})``: each result also
+      goes there, or with ``only={"event": ["enter"]}`` those with these values. At least once, with a stable
+      ``message_id``; after failed retries a result goes to a dead letter file. Options may be ``{"env": "NAME"}``. See
+      docs/operating.md.
 
     Returns a query, as ``writeStream.start()`` of Spark does. Raises `BadArgument` for a wrong argument,
     `CheckpointError` for a checkpoint of another job, `StorageError` where it cannot be written or is not shared, and
@@ -117,14 +118,13 @@ def listen(spark: Session, on_batch: _OnBatch | None = None, prometheus: _Port |
     * ``spark``: the session.
     * ``on_batch``: a function of a dict: ``query_id, name, batch_id, timestamp`` (ISO 8601, the start of the batch),
       ``input_rows``, ``batch_seconds``, ``event_time`` (the newest of the batch) and ``lag_seconds`` (how far that was
-      behind), which may be None, and the figures that docs/semantics/cost.md lists under Metrics, as numbers. It runs
-      beside the query: what it raises is logged once and does no harm.
-    * ``prometheus``: a port, open to this machine only, or text ``"host:port"``, where the figures are served for
-      Prometheus, per query: sums since this call, and the state as of the latest batch. It needs
-      ``appulse[prometheus]``.
+      behind), which may be None, and the metrics in docs/semantics/cost.md, as numbers. What the function raises is
+      logged once and does not affect the query.
+    * ``prometheus``: a port, open to this machine only, or text ``"host:port"``, that serves the metrics to Prometheus,
+      per query: sums since this call, and the state after the latest batch. It needs ``appulse[prometheus]``.
 
-    Returns an object with ``stop()``, which first reports what is still on its way, and ``address``, that of the
-    figures; it is a context manager too. Raises `BadArgument` if the port is taken or the package is missing.
+    Returns a context manager with ``stop()``, which first reports pending batches, and ``address``, the URL of the
+    metrics. Raises `BadArgument` if the port is taken or the package is missing.
 
     >>> listening = ap.listen(spark, print)  # a dict per micro-batch  # doctest: +SKIP
     >>> listening.stop()  # doctest: +SKIP
@@ -136,16 +136,16 @@ def listen(spark: Session, on_batch: _OnBatch | None = None, prometheus: _Port |
 
 @checked
 def session(cores: _Cores | None = None, **settings: _Setting) -> Any:
-    """A SparkSession with what appulse needs: on this machine, with a Java found or brought along, or on a cluster.
+    """A SparkSession with the settings that appulse needs, on this machine or on a cluster. It brings a Java if needed.
 
     Arguments:
-    * ``cores``: of this machine, at least 1; None: all that this process may use.
+    * ``cores``: the cores of this machine to use, at least 1; None: all.
     * ``settings``: Spark's own, by their full names; they win over the defaults: ``ap.session(**{"spark.driver.memory":
       "8g"})``, or ``ap.session(**{"spark.master": "spark://host:7077", "spark.cores.max": 8})``. On a cluster the
       workers need a Python with appulse (``spark.pyspark.python``).
 
-    Returns a SparkSession. One that already runs is returned as it is, if it has what appulse needs and what the call
-    asks for.
+    Returns a SparkSession. A running session is returned as it is, if it has the settings that are needed and asked
+    for.
 
     Raises `SessionError` where the extra ``appulse[spark]`` is not installed, no Java runs Spark, or a session runs
     with other settings, and `BadArgument` for a wrong argument, such as ``cores`` beside a cluster.

@@ -18,19 +18,19 @@ _Format: TypeAlias = Annotated[str, one_of("json", "avro")]
 
 @checked
 def filter(stream: Described[Result], condition: str) -> Stream[Result]:  # noqa: A001 - the contract's name, used as ap.filter
-    """The stream with those rows, and samples of rows, that satisfy a condition; nothing is computed yet.
+    """The stream with only the rows, and samples of rows, that satisfy a condition; evaluated lazily.
 
     Arguments:
-    * ``stream``: with a frame, or without one for calls by hand.
-    * ``condition``: a SQL boolean expression over the stream's columns and the dimensions of its value: comparisons,
+    * ``stream``: with or without a frame.
+    * ``condition``: an SQL boolean expression over the stream's columns and the dimensions of its value: comparisons,
       ``BETWEEN``, ``IN (...)``, ``IS [NOT] NULL``, ``AND``, ``OR``, ``NOT`` and arithmetic, such as ``"load > 20 AND
-      room IN ('a', 'b')"``. It holds where it is true, not where it is unknown.
+      room IN ('a', 'b')"``. Rows for which it is unknown (null) are left out.
 
-    Returns a `Stream`. An uncertain row keeps the samples that satisfy the condition, so its existence shrinks; a row
-    left without any goes, and is no reject. A Gaussian or a ball whose dimensions a condition names is its
-    deterministic points from then on.
+    Returns a `Stream`. An uncertain row keeps the samples that satisfy the condition, so its existence decreases; a row
+    without any is left out, and is not a reject. A `Gaussian` or `Ball` whose dimensions the condition names is
+    represented by points from then on.
 
-    Raises `BadArgument` with the position of what cannot be read.
+    Raises `BadArgument` with the position of an error in the condition.
 
     Dallachiesa et al. 2015, section 3.2.
 
@@ -47,17 +47,17 @@ def filter(stream: Described[Result], condition: str) -> Stream[Result]:  # noqa
 
 @checked
 def impute(stream: Framed[Result], imputer: OneImputer, *, empty_rows: bool = False) -> Stream[Result]:
-    """The stream with what is missing in its rows filled by an imputer: a stream of samples.
+    """Fill the missing attributes of a stream with an imputer; the result is a stream of samples.
 
     Arguments:
     * ``stream``: has the value ``Incomplete(...)``.
-    * ``imputer``: one of appulse's, or ``"auto"``, which chooses (`AutoImputer`).
-    * ``empty_rows``: also fills rows that lack every attribute, where the imputer can: from the rows around, or with
-      what is usual in its repository.
+    * ``imputer``: an imputer, or ``"auto"``, which chooses (`AutoImputer`).
+    * ``empty_rows``: also fills rows that lack every attribute, from neighbouring rows or the repository, if the
+      imputer can.
 
     Returns a stream whose frame has three more columns: ``imputed`` (the samples), ``imputed_weights`` and ``filled``,
-    a list of (attribute, rule): what was filled, and by what. Rows that lack every attribute, hold an infinite one, or
-    cannot be filled have null there, and are rejects of what comes next, which reports why. A Spark frame stays one.
+    a list of (attribute, rule). Rows that lack every attribute, have an infinite one, or cannot be filled have null
+    there, and are rejects of the next call, with the reason. A Spark frame stays one.
 
     Raises `BadArgument` for a stream without `Incomplete`, or an imputer that cannot fill it.
 
@@ -97,7 +97,7 @@ def decode_messages(
     schema: Annotated[str, TEXT],
     format: _Format = "json",  # noqa: A002 - as Spark has it
 ) -> Any:
-    """The values of Kafka messages as columns, by a schema; what cannot be decoded is a reject of what comes next.
+    """Decode Kafka messages into columns by a schema; messages that cannot be decoded become rejects of the next call.
 
     Arguments:
     * ``frame``: is read by ``spark.readStream.format("kafka")``, or by ``spark.read``; or is one of `mqtt_stream`.
@@ -131,7 +131,7 @@ def discover_dependencies(
     *,
     conditional: bool = False,
 ) -> list[DifferentialDependency]:
-    """Find rules by which columns of a table determine others, for a `DependencyImputer` over it.
+    """Find rules by which columns of a table determine others, for a `DependencyImputer`.
 
     Of each attribute the determinants are those by which rows held out are filled best; they come together in several
     widths, and each alone.

@@ -58,9 +58,9 @@ _LANES = "join: on the equalities between streams that a query's answers all sat
 class Explanation:
     """How a call is carried out. ``str()`` has it as lines of text.
 
-    ``call`` is the name of the function, ``streams`` has a line for each stream, ``steps`` one for each further topic
-    such as ``"window"``, ``"probability"`` and ``"index"``, ``counts`` what a join in process counted, ``warnings``
-    what a reader of its answers should know.
+    ``call`` is the name of the function. ``streams`` has a line per stream, ``steps`` a line per topic, such as
+    ``"window"``, ``"probability"`` and ``"index"``. ``counts`` has the counts of a join in process, ``warnings`` what
+    you should know about the results.
 
     >>> rows = pa.table({"id": [1, 2], "t": [0, 1], "x": [0.0, 0.5]})
     >>> pairs = ap.self_join(ap.Stream(rows, key="id", time="t", value="x"), epsilon=1, probability=1, window=10)

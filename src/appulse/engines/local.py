@@ -67,7 +67,7 @@ class Local(Generic[R]):
         return self._advance(self.bucket.clock.now or 0)
 
     def rejects(self) -> pa.Table:
-        """Every row that could not be used so far."""
+        """All rows so far that could not be used."""
         return concat_rejects(self._rejects, self.call.reject_schema)
 
     def take_rejects(self) -> pa.Table:

@@ -50,33 +50,31 @@ _Bounds: TypeAlias = Annotated[frozenset[str], Kind(_NAMED.wanted, lambda value:
 @checked
 @dataclass(frozen=True)
 class Options:
-    """How a call is carried out; nothing here changes an answer.
+    """How a call is carried out; no option changes a result.
 
     Arguments:
-    * ``bounds``: the names of the bounds in use, of similarity joins, `nearest` and `outliers`; default: all.
-    * ``index``: ``"auto"``, ``"grid"``, ``"dense"`` or ``"sorted"``: how these calls look for partners.
+    * ``bounds``: the names of the bounds that similarity joins, `nearest` and `outliers` use; default: all.
+    * ``index``: ``"auto"``, ``"grid"``, ``"dense"`` or ``"sorted"``: how these calls find partners.
     * ``partitions``: on Spark, the number of tiles or buckets, and so of tasks (default: the session's cores); it
-      belongs to the checkpoint. For queries over one stream it is the number of parts that they are held in, which lie
-      apart in space (default: by the size of the queries).
+      belongs to the checkpoint. For queries over one stream it is the number of parts, by space, that the queries are
+      divided into (default: by their size).
     * ``sample``: on Spark, a small frame of typical rows, from which the tiles of a join are planned (or a mapping of
       stream names to such), and by which a sensor join splits values that most sensors hold.
     * ``side``: on Spark, fixes the side of a tile's cells; above 0.
     * ``sweep``: when a sensor join forgets expired readings: ``"periodic"``, ``"eager"`` (at each reading) or
       ``"lazy"`` (once there is no room).
-    * ``max_output``: how many rows a call may put out, or a push of a call by hand, or a task of a Spark batch or
-      micro-batch; beyond it the call raises `OutputLimit`, before memory is full. None: any number.
-    * ``max_component``: how many rows an assignment may have that depend on each other; beyond it the call raises
-      `BadArgument`, before they take minutes.
-    * ``threads``: how many cores a call in process may use; default: all. On Spark each task has one.
+    * ``max_output``: the greatest number of rows that a call, a push, or a task of a Spark batch or micro-batch may
+      return; beyond it the call raises `OutputLimit`, before memory is full. None: no limit.
+    * ``max_component``: the greatest number of rows of `assign` that depend on each other; beyond it the call raises
+      `BadArgument`, because it would take minutes.
+    * ``threads``: the number of cores that a call in process may use; default: all. On Spark each task has one.
     * ``audit``: a share, 0 to 1, of the rows of a similarity join: their pairs that the index looked at and bounds
       decided against are computed in full. `explain` and the metrics of Spark report how many were (``audited``), and
       how many of them should have been answers (``false_dismissals``: always 0, or a bound is wrong).
 
-    The object is the ``options`` of a call. A call by hand takes the options of its function, and one in process those
-    of Spark, which make no difference to it.
+    Pass it as ``options``. Calls in process ignore the options of Spark.
 
-    Raises `BadArgument` for a wrong argument; a call raises it for an option that it has no use for, unless that has
-    its default.
+    Raises `BadArgument` for a wrong argument; a call raises it for an option that it does not use.
 
     >>> rows = pa.table({"id": range(100), "t": range(100), "x": [0.0] * 100})
     >>> stream = ap.Stream(rows, key="id", time="t", value="x")

@@ -112,13 +112,12 @@ class Trial:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a call will need, and whether it fits. ``str()`` has it as a table.
+    """What a call needs, and whether it fits. ``str()`` returns it as a table.
 
-    ``rate`` are rows a second of all streams, ``peak_rate`` the same where most came. ``state_rows`` and
-    ``state_bytes`` are what is held at the peak, as the call reports it; ``answers_per_second`` those at ``rate``,
-    ``peak_answers_per_second`` those where most come. ``rows_per_core`` is how many rows a second one core works off,
-    ``cores`` how many cores the peak needs, ``memory`` the bytes of the job with all around it. ``notes`` say what the
-    estimate rests on, ``refusals`` what does not fit.
+    ``rate`` is the rows per second of all streams, ``peak_rate`` that of the busiest stretch. ``state_rows`` and
+    ``state_bytes`` are held at the peak. ``answers_per_second`` and ``peak_answers_per_second`` belong to these rates.
+    ``rows_per_core`` is the rows per second that one core processes, ``cores`` the cores that the peak needs,
+    ``memory`` the bytes of the whole process. ``notes`` has the assumptions, ``refusals`` what does not fit.
 
     >>> rows = pa.table({"id": range(2000), "t": range(2000), "x": [i / 7 for i in range(2000)]})
     >>> join = ap.SimilarityJoin(ap.Stream(None, key="id", time="t", value="x"), epsilon=1, probability=1, window=60)

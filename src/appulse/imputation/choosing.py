@@ -52,7 +52,7 @@ _SHIFTS = (0.381966, 0.618034, 0.236068, 0.763932)
 
 @checked
 class AutoImputer:
-    """Chooses imputers for each stream: known values are masked, and those that fill them best fill the holes together.
+    """Chooses imputers for each stream: masks known values, and mixes the imputers that fill these best.
 
     Arguments:
     * ``repository``: any frame of complete rows. None: the stream's own rows, complete or not.

@@ -28,7 +28,7 @@ class OrEmpty:
     report: str = ""
 
     def bind(self, attributes: Sequence[str]) -> OrEmptyFill:
-        """What fills rows with these attributes."""
+        """The object that fills rows with these attributes."""
         return OrEmptyFill(self.imputer.bind(attributes), self.of_empty.bind(attributes), self.report)
 
 

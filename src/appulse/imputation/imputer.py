@@ -70,24 +70,25 @@ _Row: TypeAlias = Annotated[
 
 @checked
 class DependencyImputer:
-    """Fills what is missing with what the matching rows of a repository have there.
+    """Fills missing attributes from the matching rows of a repository, by differential dependencies.
 
     An attribute is filled by the first combination of rules, in the order of its lattice, whose determinants were
-    observed and that at least one row matches; its values weigh as often as they occur among the matches. What fills a
-    row depends on the row, the rules and the repository alone.
+    observed and that at least one row matches; the fill is the distribution of values among the matches. It depends
+    only on the row, the rules and the repository.
 
     Arguments:
     * ``repository``: any frame of complete rows.
-    * ``rules``: a list of `DifferentialDependency`, at most 62, which have to hold on the repository.
+    * ``rules``: a list of at most 62 `DifferentialDependency` objects, which must hold on the repository.
     * ``joint``: fills several missing attributes from the same rows, by at most ten rules, the first of each attribute.
       False: they are independent of each other, but for rows that lack every attribute and those that would have more
       than 16,777,216 combinations: these are filled as with True, and `explain` has the number of the latter.
     * ``marginal``: where no row matches any combination, the fill is the distribution over the whole repository,
       reported as ``"marginal"``, in at most so many values, at evenly spaced quantiles.
-    * ``instances``: caps the samples of a row: an approximation, by quantiles of each attribute. None: no cap.
-    * ``verified``: the outcome of a former check of the rules; given, they are not checked again.
+    * ``instances``: the greatest number of samples of a row: an approximation, by quantiles of each attribute. None: no
+      limit.
+    * ``verified``: the result of an earlier check of the rules, which is then not repeated.
 
-    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+    Pass it as ``imputer`` to `impute` and joins.
 
     Raises `BadArgument` for a wrong argument, an unfit repository, and a rule that does not hold, with two rows against
     it.
@@ -129,7 +130,7 @@ class DependencyImputer:
 
     @checked
     def save(self, folder: Folder) -> int:
-        """Put it into a folder as its newest version, with indexes and checks done; returns the version's number.
+        """Save it to a folder as the newest version, with its indexes and checks, and return the version's number.
 
         `SavedImputer` and `load` take it from there. Versions of a folder differ in rows alone.
         """
@@ -150,7 +151,7 @@ class DependencyImputer:
 
     @checked
     def prepare(self, attributes: Attributes | None = None) -> None:
-        """Make the indexes for single holes, of the repository's columns or these, now and not when first needed."""
+        """Build the indexes for single holes, of all or these columns, now and not when first needed."""
         names = tuple(self.repository.names if attributes is None else attributes)
         for name in names:
             self.lattice((name,), names)
@@ -171,7 +172,7 @@ class DependencyImputer:
         return digest(self.meaning())
 
     def append(self, rows: Any) -> None:
-        """More complete rows: from now on rows are filled from all of them. Rules have to hold on them, too."""
+        """Add complete rows to the repository. Rules must hold on them, too."""
         before = self.repository, self.lattices
         self.repository, self.lattices = self.repository.extended(rows), {}
         try:
@@ -193,7 +194,7 @@ class DependencyImputer:
 
     @checked
     def bind(self, attributes: Attributes) -> DependencyFill:
-        """What fills rows with these attributes."""
+        """The object that fills rows with these attributes."""
         for name in attributes:
             if name not in self.repository.names:
                 raise BadArgument(

@@ -63,7 +63,7 @@ class LastValueImputer:
       behind it in its partition. Calls behind others in a streaming query of Spark's need to know for how long: give
       ``wait``. None: for ever.
 
-    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+    Pass it as ``imputer`` to `impute` and joins.
 
     Raises `BadArgument` for a wrong argument.
 
@@ -78,7 +78,7 @@ class LastValueImputer:
 
     @checked
     def bind(self, attributes: Attributes) -> Fill:  # noqa: ARG002 - it fills any
-        """What fills rows with these attributes."""
+        """The object that fills rows with these attributes."""
         meaning: Meaning = without_defaults({"kind": "LastValueImputer", "wait": _wait_text(self.wait)}, {"wait": None})
         return AroundFill("last value", meaning, _LastValues(self.wait), self.wait, looks_ahead=False)
 
@@ -91,7 +91,7 @@ _Speeds: TypeAlias = Annotated[
 
 @checked
 class SpeedImputer:
-    """Fills a hole with the values before and after it in the stream, as far as a greatest speed lets them be.
+    """Fills a hole with the values before and after it in the stream, bounded by a greatest speed.
 
     Each neighbour within its partition is a candidate, with weight 1 / its distance in time; one that the other rules
     out, as it is further off than the speed allows, is left out. What Ren et al. 2019 compare with as con+join, in our
@@ -103,7 +103,7 @@ class SpeedImputer:
       waits for the value after it, and holds up the rows behind it in its partition. Calls behind others in a streaming
       query of Spark's need to know for how long: give ``wait``. None: for ever.
 
-    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+    Pass it as ``imputer`` to `impute` and joins.
 
     Raises `BadArgument` for a wrong argument, and in a call for a speed of an attribute that the value does not have.
 
@@ -118,7 +118,7 @@ class SpeedImputer:
 
     @checked
     def bind(self, attributes: Attributes) -> Fill:
-        """What fills rows with these attributes."""
+        """The object that fills rows with these attributes."""
         for name in self.speeds:
             if name not in attributes:
                 raise BadArgument(f"SpeedImputer names an attribute {name!r}.{nearest(name, attributes)}")

@@ -28,7 +28,7 @@ _MOST_SAMPLES = 1024  # of a row: quantiles of few holes, coarser ones of many
 
 @checked
 class InterpolationImputer:
-    """Fills a hole on the line between the values before and after it in the stream, give or take the errors of that.
+    """Fills a hole by linear interpolation between the values before and after it, with the distribution of its errors.
 
     The errors are those of known values of the stream, each predicted from neighbours as far off, in rows, as those of
     the hole. Where there is a neighbour on one side only, it is taken as it is; where hardly any value has neighbours
@@ -40,8 +40,7 @@ class InterpolationImputer:
     * ``joint``: fills attributes together, by errors made in the same rows. False: independently, within their
       partition, by at most 1,024 samples together.
 
-    The object is the ``imputer`` of `impute` and of joins; it needs whole frames. ``bind`` returns what fills rows of
-    the attributes given.
+    Pass it as ``imputer`` to `impute` and joins; it needs whole frames.
 
     Raises `BadArgument` for a wrong argument, and in a call where rows come piece by piece.
 
@@ -56,7 +55,7 @@ class InterpolationImputer:
 
     @checked
     def bind(self, attributes: Attributes) -> Fill:  # noqa: ARG002 - it fills any
-        """What fills rows with these attributes."""
+        """The object that fills rows with these attributes."""
         meaning: Meaning = {"kind": "InterpolationImputer", "k": self.k, "joint": self.joint}
         meaning = without_defaults(meaning, {"k": 16, "joint": False})
         return SimpleFill(("interpolation",), meaning, Rescaled(_Interpolated(self.k, joint=self.joint)), in_order=True)

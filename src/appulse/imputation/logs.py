@@ -74,7 +74,7 @@ class InLogs:
     logs: Logs
 
     def bind(self, attributes: Sequence[str]) -> Fill:
-        """What fills rows with these attributes."""
+        """The object that fills rows with these attributes."""
         fill = self.imputer.bind(attributes)
         ways = (fill.describe(0),)
         parts = {name: [real(x) for x in getattr(self.logs, name)] for name in ("low", "shift", "high")}

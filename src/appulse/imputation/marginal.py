@@ -34,7 +34,7 @@ class OrMarginal:
     report: str = ""
 
     def bind(self, attributes: Sequence[str]) -> Fill:
-        """What fills rows with these attributes."""
+        """The object that fills rows with these attributes."""
         fill = self.imputer.bind(attributes)
         if isinstance(fill, DependencyFill):  # which fills by marginals of its own
             fill.report = self.report

@@ -108,7 +108,7 @@ class Mixture:
     threads: int = 1
 
     def bind(self, attributes: Sequence[str]) -> MixedFill:
-        """What fills rows with these attributes."""
+        """The object that fills rows with these attributes."""
         fills = {name: imputer.bind(attributes) for name, imputer in self.parts.items()}
         return MixedFill(fills, self.weights, self.threads)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @checked
 class RegressionImputer:
-    """Fills holes with what a linear regression on the observed attributes predicts, give or take its errors nearby.
+    """Fills holes by linear regression on the observed attributes, with the distribution of its errors at similar rows.
 
     The regression is of least squares over a repository, for each set of holes; an attribute that never varies in the
     repository is left out. All holes of a row are filled together. Samples are values that need not occur in the
@@ -37,7 +37,7 @@ class RegressionImputer:
       attributes, each in units of its deviation: every third of them in order, so that ``k`` samples say as much as
       three times as many would by chance.
 
-    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+    Pass it as ``imputer`` to `impute` and joins.
 
     Raises `BadArgument` for a wrong argument or an unfit repository.
 
@@ -55,7 +55,7 @@ class RegressionImputer:
 
     @checked
     def bind(self, attributes: Attributes) -> Fill:
-        """What fills rows with these attributes."""
+        """The object that fills rows with these attributes."""
         meaning = {"kind": "RegressionImputer", "repository": self.repository.meaning(), "k": self.k}
         meaning = without_defaults(meaning, {"k": 64})
         return SimpleFill(("regression",), meaning, _Regression(self.repository, attributes, self.k))

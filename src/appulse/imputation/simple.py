@@ -98,7 +98,7 @@ class MeanImputer:
     Arguments:
     * ``repository``: any frame of complete rows.
 
-    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+    Pass it as ``imputer`` to `impute` and joins.
 
     Raises `BadArgument` for an unfit repository.
 
@@ -114,7 +114,7 @@ class MeanImputer:
 
     @checked
     def bind(self, attributes: Attributes) -> Fill:
-        """What fills rows with these attributes."""
+        """The object that fills rows with these attributes."""
         rows = self.repository.matrix(attributes)
         there = ~np.isnan(rows)
         if not there.all():
@@ -128,7 +128,7 @@ class MeanImputer:
 
 
 class ZeroFill:
-    """Fills every hole with 0: what a join does that ignores the matter (Ren et al. 2019, section 1).
+    """Fills every hole with 0, as a baseline (Ren et al. 2019, section 1).
 
     >>> rows = pa.table({"id": [1], "t": [0], "x": [2.1], "y": pa.array([None], pa.float64())})
     >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
@@ -138,20 +138,20 @@ class ZeroFill:
 
     @checked
     def bind(self, attributes: Attributes) -> Fill:
-        """What fills rows with these attributes."""
+        """The object that fills rows with these attributes."""
         return SimpleFill(("zero",), {"kind": "ZeroFill"}, _Points(np.zeros(len(attributes))))
 
 
 @checked
 class PointImputer:
-    """Fills holes by any object with ``transform(matrix)``, such as an imputer of scikit-learn that was fitted.
+    """Fills holes with any object that has ``transform(matrix)``, such as a fitted imputer of scikit-learn.
 
     Arguments:
     * ``model``: its ``transform`` takes a matrix (rows, attributes) with NaN in the holes, and returns one without.
     * ``columns``: the attributes it was fitted on, in order; those of the stream's value.
     * ``repository``: any frame of complete rows: the model is fitted here, on these. None: it was fitted before.
 
-    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+    Pass it as ``imputer`` to `impute` and joins.
 
     Raises `BadArgument` for a wrong argument, an unfit repository, and in a call where the value has other attributes.
 
@@ -173,7 +173,7 @@ class PointImputer:
 
     @checked
     def bind(self, attributes: Attributes) -> Fill:
-        """What fills rows with these attributes."""
+        """The object that fills rows with these attributes."""
         if set(attributes) != set(self.columns):
             raise BadArgument(
                 f"PointImputer was fitted on {', '.join(self.columns)}, and the value has {', '.join(attributes)}."
@@ -187,7 +187,7 @@ class PointImputer:
 
 @checked
 class NearestImputer:
-    """Fills holes from the ``k`` nearest rows of a repository, the nearer with more weight.
+    """Fills holes from the ``k`` nearest rows of a repository, weighted by nearness.
 
     Distances are Euclidean over the observed attributes, each in units of its deviation in the repository; one that
     never varies there is left out. Weights are 1 / distance; rows at no distance leave nothing to the others. All holes
@@ -198,7 +198,7 @@ class NearestImputer:
     * ``repository``: any frame of complete rows.
     * ``k``: how many rows, at least 1.
 
-    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+    Pass it as ``imputer`` to `impute` and joins.
 
     Raises `BadArgument` for a wrong argument or an unfit repository.
 
@@ -214,7 +214,7 @@ class NearestImputer:
 
     @checked
     def bind(self, attributes: Attributes) -> Fill:
-        """What fills rows with these attributes."""
+        """The object that fills rows with these attributes."""
         meaning = {"kind": "NearestImputer", "repository": self.repository.meaning(), "k": self.k}
         meaning = without_defaults(meaning, {"k": 10})
         names = f"nearest {self.k}", MARGINAL
@@ -223,7 +223,7 @@ class NearestImputer:
 
 @checked
 class EditingRules:
-    """Fills a hole from the rows of a repository that are equal in the determinants, once these are cut into bins.
+    """Fills a hole from the rows of a repository whose binned determinants are equal.
 
     What Ren et al. 2019 compare with as er+join, in our reading: its text is lost.
 
@@ -234,7 +234,7 @@ class EditingRules:
     * ``marginal``: without an equal row a hole is filled with its distribution over the whole repository, as
       ``"marginal"``, in at most so many values.
 
-    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+    Pass it as ``imputer`` to `impute` and joins.
 
     Raises `BadArgument` for a wrong argument or an unfit repository.
 
@@ -257,7 +257,7 @@ class EditingRules:
 
     @checked
     def bind(self, attributes: Attributes) -> Fill:
-        """What fills rows with these attributes."""
+        """The object that fills rows with these attributes."""
         described = tuple(f"{', '.join(by)} -> {name}" for name, by in self.rules.items())
         meaning = {
             "kind": "EditingRules",

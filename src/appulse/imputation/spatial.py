@@ -32,7 +32,7 @@ _Power: TypeAlias = Annotated[float, POSITIVE]
 
 @checked
 class SpatialImputer:
-    """Fills a hole with the mean of the row's other attributes, the nearer with more weight, give or take its errors.
+    """Fills a hole with the mean of the row's other attributes, weighted by nearness, with the distribution of errors.
 
     All holes of a row are filled together, with errors made in one row; where hardly any row has all of them,
     independently. An attribute that is hardly ever there makes a reject.
@@ -44,8 +44,7 @@ class SpatialImputer:
     * ``k``: the number of samples, 1 to 65,536. The errors are those that this makes without the attributes of the
       holes, in rows that have these, where it predicted much the same: ``k`` of the ``3 * k`` nearest, evenly.
 
-    The object is the ``imputer`` of `impute` and of joins; it needs whole frames. ``bind`` returns what fills rows of
-    the attributes given.
+    Pass it as ``imputer`` to `impute` and joins; it needs whole frames.
 
     Raises `BadArgument` for a wrong argument, and in a call for an attribute without a location or where rows come
     piece by piece.
@@ -66,7 +65,7 @@ class SpatialImputer:
 
     @checked
     def bind(self, attributes: Attributes) -> Fill:
-        """What fills rows with these attributes."""
+        """The object that fills rows with these attributes."""
         for name in attributes:
             if name not in self.locations:
                 raise BadArgument(

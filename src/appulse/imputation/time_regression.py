@@ -42,7 +42,7 @@ _Beside: TypeAlias = Annotated[
 
 @checked
 class TimeRegressionImputer:
-    """Fills a hole between its neighbours in time, corrected by the observed attributes, give or take errors nearby.
+    """Fills a hole by interpolation in time, corrected by the observed attributes, with the distribution of its errors.
 
     Predicted is how far a value lies off the line between those before and after it: by ridge regression on how far the
     observed attributes of the row lie off theirs, their values, and the line's. It is learned from those rows of the
@@ -63,8 +63,7 @@ class TimeRegressionImputer:
       regressed on, too.
     * ``threads``: how many cores fill rows, each those with some holes. The fills are the same for any number.
 
-    The object is the ``imputer`` of `impute` and of joins; it needs whole frames. ``bind`` returns what fills rows of
-    the attributes given.
+    Pass it as ``imputer`` to `impute` and joins; it needs whole frames.
 
     Raises `BadArgument` for a wrong argument, and in a call where rows come piece by piece.
 
@@ -84,7 +83,7 @@ class TimeRegressionImputer:
 
     @checked
     def bind(self, attributes: Attributes) -> Fill:  # noqa: ARG002 - it fills any
-        """What fills rows with these attributes."""
+        """The object that fills rows with these attributes."""
         way = "regression in time" if self.beside is None else "regression in time and on another stream"
         beside = None if self.beside is None else digest_of(part.tobytes() for part in self.beside)
         meaning = {"kind": "TimeRegressionImputer", "k": self.k, "beside": beside}

@@ -27,18 +27,18 @@ _KEPT = 1000  # notes of micro-batches; Spark goes back by one
 
 @checked
 class SavedImputer:
-    """The imputer in a folder that `DependencyImputer.save` put there: its newest version.
+    """The newest version of an imputer that `DependencyImputer.save` saved to a folder.
 
     In process and over batch frames that is the newest as of the call. A streaming query on Spark takes the newest as
     of each micro-batch, all of whose rows are filled by that one, also if the batch is answered again; metrics report
     it as ``repository``. Rows that were filled stay as they were.
 
     Arguments:
-    * ``folder``: a path; every worker has to be able to read and write there.
+    * ``folder``: a path that every worker can read and write.
 
-    The object is the ``imputer`` of `impute` and of joins. ``bind`` returns what fills rows of the attributes given.
+    Pass it as ``imputer`` to `impute` and joins.
 
-    Raises `BadArgument` where the folder holds none, and `StorageError` where a worker does not see the folder.
+    Raises `BadArgument` if the folder has no imputer, and `StorageError` if a worker does not see the folder.
 
     >>> import tempfile
     >>> known = pa.table({"x": [1.0, 2.0, 3.0], "y": [10.0, 20.0, 30.0]})
@@ -56,7 +56,7 @@ class SavedImputer:
 
     @checked
     def bind(self, attributes: Attributes) -> VersionedFill:
-        """What fills rows with these attributes."""
+        """The object that fills rows with these attributes."""
         return VersionedFill(self.folder, tuple(attributes), newest_in(self.folder))
 
 

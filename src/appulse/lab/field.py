@@ -1,4 +1,4 @@
-"""What phenomena are good for: say what is going on, where to look, what to leave out, what to ask.
+"""Uses of phenomena: what is going on, where to sample, what to leave out, and what to ask.
 
 Everything here goes by the events of `phenomena`, of one group, in this process: pyarrow, pandas or Polars. Ali et al.
 2005 name the uses: a description of the field, guided acquisition, compression, prediction (by the velocity of events),
@@ -249,7 +249,7 @@ class Compression:
 def compression(
     readings: Any, events: Any, *, sensor: Name, time: Name, value: Name, resolution: Positive
 ) -> Compression:
-    """What it saves, and costs, to send the boundaries of phenomena in place of the readings inside of them.
+    """What is saved, and lost, by sending the boundaries of phenomena in place of the readings inside them.
 
     A reading is taken for 24 bytes (sensor, time, value), a corner of a boundary for 8 (the sensor that stands there),
     an event for 24 besides (number, time, value).

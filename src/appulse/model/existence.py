@@ -21,8 +21,8 @@ class Bursts:
     * ``correlation``: of the existence of a row with that of the next, from -1 to 1; 0 means independence. Not every
       correlation is possible: rows of probabilities p and r exist together with at most the smaller of these.
 
-    The object is the ``existence`` of a `Stream`. `similarity_join` of several streams takes it, and `window_aggregate`
-    for sums, counts and frequent values over windows that are not uncertain.
+    Pass it as ``Stream(existence=)``. `similarity_join` of several streams takes it, and so does `window_aggregate` for
+    sums, counts and frequent values, but not over an `UncertainCountWindow`.
 
     Raises `BadArgument` for a wrong argument. Other calls with such a stream raise `NotBuilt`. A pair of consecutive
     rows that does not allow the correlation is a `BadInput` that names its probabilities, in aggregates and uncertain

@@ -30,15 +30,15 @@ _Noise: TypeAlias = Annotated[float, number(least=0.0, most=1e150)]
 @checked
 @dataclass(frozen=True)
 class Straight:
-    """Straight and at constant speed from one reading of a key to the next; on the Earth, along the geodesic.
+    """Straight and at constant speed from one reading of a key to the next; on Earth, along the geodesic.
 
     Arguments:
-    * ``max_gap``: the longest time between two readings that are joined: text, a timedelta, or seconds; above 0. A
-      reading that is not joined to another stands for its instant.
-    * ``max_speed``: keeps outliers out: two readings that would take a higher speed are not joined either. In the
-      value's unit a second, above 0. None: any speed.
+    * ``max_gap``: the longest time between two connected readings: text, a timedelta, or seconds; above 0. A reading
+      that is not connected to another counts only for its own time.
+    * ``max_speed``: keeps outliers out: two readings that imply a higher speed are not connected. In the value's unit
+      per second, above 0. None: any speed.
 
-    The object is the ``motion`` of a `Stream`.
+    Pass it as ``Stream(motion=)``.
 
     Raises `BadArgument` for a wrong argument.
 
@@ -73,17 +73,17 @@ class Straight:
 @checked
 @dataclass(frozen=True, init=False)
 class Velocity:
-    """As each reading says, until the next reading of its key or for ``horizon``, whichever is first.
+    """At the velocity of each reading, until the next reading of the key or for ``horizon``, whichever is first.
 
     Arguments:
     * ``columns``: the velocities along the dimensions of the value, one column each, in its unit a second; of a
       `Position` those east and north, and up if there is an altitude, in metres a second (on the
       sky arc seconds a second). A row without a finite velocity is a reject.
-    * ``horizon``: how long a reading holds at most: text, a timedelta, or seconds; above 0.
-    * ``noise``: the variance of the error grows by its square a second, where there is a vertical epsilon that of the
-      horizontal one.
+    * ``horizon``: how long a reading is valid at most: text, a timedelta, or seconds; above 0.
+    * ``noise``: the variance of the error grows by its square per second; with a vertical epsilon, that of the
+      horizontal error.
 
-    The object is the ``motion`` of a `Stream`.
+    Pass it as ``Stream(motion=)``.
 
     Raises `BadArgument` for a wrong argument.
 
@@ -119,7 +119,7 @@ class Velocity:
 @checked
 @dataclass(frozen=True)
 class Course:
-    """At a speed and a course, until the next reading of its key or for ``horizon``, whichever is first.
+    """At a constant speed and course, until the next reading of the key or for ``horizon``, whichever is first.
 
     The value is a `Position`, or has two dimensions, in metres; an altitude stays as it is.
 
@@ -127,11 +127,11 @@ class Course:
     * ``speed``: the column of the speed, in ``unit``; one that is not finite, negative or above 3,000 m/s is a reject.
     * ``course``: the column of the course, in degrees clockwise from north, which is +y; outside [0, 360] it is a
       reject.
-    * ``horizon``: how long a reading holds at most: text, a timedelta, or seconds; above 0.
-    * ``unit``: of the speed: ``"m/s"``, ``"km/h"``, ``"knots"`` or ``"mph"``.
-    * ``noise``: the variance of the error grows by its square a second.
+    * ``horizon``: how long a reading is valid at most: text, a timedelta, or seconds; above 0.
+    * ``unit``: the unit of the speed: ``"m/s"``, ``"km/h"``, ``"knots"`` or ``"mph"``.
+    * ``noise``: the variance of the error grows by its square per second.
 
-    The object is the ``motion`` of a `Stream`.
+    Pass it as ``Stream(motion=)``.
 
     Raises `BadArgument` for a wrong argument.
 

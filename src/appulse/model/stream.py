@@ -134,40 +134,40 @@ else:
 @checked
 @dataclass(frozen=True, eq=False, init=False)
 class Stream(Generic[Result]):
-    """Rows of uncertain objects in time: a frame, and which of its columns mean what.
+    """Rows with a key, a time and an uncertain value: a frame, and the roles of its columns.
 
     Two ``Stream`` objects are two streams, even over one frame.
 
     Arguments:
     * ``frame``: a Spark DataFrame (batch or streaming); a pyarrow, pandas or Polars table, a Polars LazyFrame, a DuckDB
-      relation, or another object that exports an Arrow stream; ``None`` where rows are pushed by hand.
-    * ``key``: the column that identifies a row to the user.
+      relation, or another object that exports an Arrow stream; ``None`` for rows that are pushed.
+    * ``key``: the column that names the thing that a row is about.
     * ``time``: a timestamp, date or number column. Numbers are in ``unit``.
-    * ``value``: the uncertainty model. The name of a column is a certain value: of any type for `sensor_join` and
-      `phenomena`, else a number, as ``Exact(name)``.
+    * ``value``: the uncertainty model. A column name is an exact value: of any type for `sensor_join` and `phenomena`,
+      else a number, as in ``Exact(name)``.
     * ``existence``: a column of the probability that the row exists, in (0, 1], or `Bursts` of rows that exist or fail
       together.
     * ``partition_by``: columns that split the stream into independent ones.
-    * ``lateness``: how late a row may be, against the slowest stream of the call, as text, a timedelta or seconds. It
-      counts where rows are pushed or streamed, as does ``ahead``.
-    * ``idle_after``: a stream silent for that long, by the time of the others, holds them back no longer.
-    * ``ahead``: a row further past the wall clock, or past all rows of its stream so far, is a reject ``future`` and
-      moves no time on; by default an hour. ``math.inf`` admits every row.
-    * ``order``: ``"time"``, or ``"arrival"`` on all inputs: rows are taken as they come, and windows that go by rows
-      wait for nothing.
-    * ``where``: conditions, which `filter` adds.
-    * ``carry``: columns of any type that travel with their row and are columns of the results: ``left_speed`` and
-      ``right_speed`` of pairs, ``speed`` of results about one row.
-    * ``name``: what results, metrics and messages call the stream; by default ``left``, ``right`` and so on.
+    * ``lateness``: how late a row may be, compared with the slowest stream of the call: text, a timedelta or seconds.
+      It applies to pushed and streamed rows, and so does ``ahead``.
+    * ``idle_after``: after this silence, by the time of the others, a stream no longer holds the others back.
+    * ``ahead``: a row that is this much later than the wall clock, or than all rows of its stream so far, is a reject
+      ``future`` and does not advance time; by default an hour. ``math.inf`` admits every row.
+    * ``order``: ``"time"``, or ``"arrival"`` on all inputs: rows are taken in order of arrival, and row windows do not
+      wait.
+    * ``where``: conditions, as `filter` adds them.
+    * ``carry``: columns of any type that are copied into the results: ``left_speed`` and ``right_speed`` of pairs,
+      ``speed`` of results about one row.
+    * ``name``: the stream's name in results, metrics and messages; by default ``left``, ``right`` and so on.
     * ``motion``: how things move between their readings, for `encounters` and joins of two streams: `Straight`,
       `Velocity` or `Course`.
-    * ``change``: a column that says of each row whether it is an addition or withdraws one that came: ``"add"`` or
-      ``"remove"``, or what change streams of Delta and Debezium have.
-    * ``margin``: a row's own size, a column or a number, at least 0, in the unit of distance. Joins, encounters and
-      what else looks for partners add those of both rows of a pair to ``epsilon``.
-    * ``schema``: the columns to be read, with their types, as Spark writes them (``"id BIGINT, at TIMESTAMP"``), as a
-      ``pyarrow.Schema`` or a ``StructType``. A frame without them, or with other types, is refused; nothing is cast. By
-      it a call asks Spark Connect for nothing, as functions of Declarative Pipelines have to: there the query fails.
+    * ``change``: a column that says whether a row is added or withdraws an earlier one: ``"add"`` or ``"remove"``, or
+      the codes of change streams of Delta and Debezium.
+    * ``margin``: a row's own size, a column or a number, at least 0, in the unit of distance. All calls that look for
+      partners add the margins of both rows to ``epsilon``.
+    * ``schema``: the columns to read, with their types, in Spark's notation (``"id BIGINT, at TIMESTAMP"``), as a
+      ``pyarrow.Schema`` or a ``StructType``. A frame without them, or with other types, is refused; nothing is cast. A
+      call then does not query Spark Connect for the schema, as Declarative Pipelines require: there the query fails.
 
     Raises `BadArgument` for a wrong argument.
 

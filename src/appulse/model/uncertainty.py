@@ -40,13 +40,13 @@ class Form(IntEnum):
 @checked
 @dataclass(frozen=True, init=False)
 class Exact:
-    """A position without error: d numeric columns, or one column of lists of d numbers, a vector.
+    """A position without error: d numeric columns, or one column of vectors (lists of d numbers).
 
     Arguments:
-    * ``columns``: the names of the d numeric columns, in the unit of epsilon; or of one column of lists of numbers.
-      Vectors have up to 4,096 numbers, the same in all rows; others are rejects.
+    * ``columns``: the names of d numeric columns, in the unit of epsilon, or of one column of lists. Vectors have up to
+      4,096 numbers, equally many in all rows; others are rejects.
 
-    The object is the ``value`` of a `Stream`, and so is the name of a column alone.
+    Pass it as ``Stream(value=)``. A column name alone is the same.
 
     Raises `BadArgument` for a wrong argument, such as a column named twice.
 
@@ -84,7 +84,7 @@ class Samples:
     * ``names``: the dimensions' names in conditions and metrics; they fix the number of dimensions. None: the column's
       name, with ``_1``, ``_2``, ... where there are several dimensions.
 
-    The object is the ``value`` of a `Stream`.
+    Pass it as ``Stream(value=)``.
 
     Raises `BadArgument` for a wrong argument.
 
@@ -111,7 +111,7 @@ class Samples:
 @checked
 @dataclass(frozen=True, init=False)
 class Gaussian:
-    """Normal noise around d columns.
+    """A normal error around d columns.
 
     Give one of ``sigma``, ``covariance`` and ``ellipse``, each part a column or a number.
 
@@ -125,7 +125,7 @@ class Gaussian:
     * ``samples``: the number of deterministic points where samples are needed. Pairs are answered in closed form where
       all dimensions share one sigma, and by quadrature to 1e-9 in up to three dimensions, else at these points.
 
-    The object is the ``value`` of a `Stream`.
+    Pass it as ``Stream(value=)``.
 
     Raises `BadArgument` for a wrong argument, such as two of the three errors, or none.
 
@@ -190,14 +190,14 @@ class Gaussian:
 @checked
 @dataclass(frozen=True, init=False)
 class Ball:
-    """Uniform in a ball around d columns.
+    """A uniform error in a ball around d columns.
 
     Arguments:
     * ``columns``: the names of the d numeric columns of the centre.
     * ``radius``: a column or a number, in the unit of the columns; 0 is an exact point.
-    * ``samples``: the number of deterministic points that stand for the ball.
+    * ``samples``: the number of deterministic points that represent the ball.
 
-    The object is the ``value`` of a `Stream`.
+    Pass it as ``Stream(value=)``.
 
     Raises `BadArgument` for a wrong argument.
 
@@ -223,14 +223,14 @@ class Ball:
 @checked
 @dataclass(frozen=True, init=False)
 class Incomplete:
-    """d numeric columns, some of them missing (null or NaN) in some rows; needs an imputer, which makes samples of it.
+    """d numeric columns, some of them missing (null or NaN) in some rows; needs an imputer to fill them.
 
     Arguments:
     * ``columns``: the names of the d numeric columns, the attributes. A row that lacks all of them is a reject.
-    * ``sigma``: the standard deviation of a normal error that each attribute has, known or filled: one number for all,
-      or one per column. If it is above 0, rows are at least 64 deterministic points.
+    * ``sigma``: the standard deviation of a normal error of each attribute, known or filled: one number, or one per
+      column. If it is above 0, a row is represented by at least 64 deterministic points.
 
-    The object is the ``value`` of a `Stream`.
+    Pass it as ``Stream(value=)``.
 
     Raises `BadArgument` for a wrong argument.
 
@@ -271,7 +271,7 @@ MOST_ERROR = 100_000.0
 @checked
 @dataclass(frozen=True)
 class Position:
-    """A place on the Earth: latitude and longitude in degrees.
+    """A position on Earth, in degrees of latitude and longitude, or in the sky.
 
     Arguments:
     * ``lat, lon``: the columns of latitude and longitude, in degrees. Longitudes are taken modulo 360; a latitude
@@ -292,7 +292,7 @@ class Position:
       GeoArrow, Spark's GEOGRAPHY or GEOMETRY, or shapely geometries in pandas. Conditions over positions with an error
       name the coordinates ``geom_lat`` and ``geom_lon``, after a column ``geom``.
 
-    The object is the ``value`` of a `Stream`.
+    Pass it as ``Stream(value=)``.
 
     Raises `BadArgument` for a wrong argument, such as a number above 100,000 for an error, and for arguments that
     exclude each other.

@@ -1,4 +1,4 @@
-"""One partner each: of the pairs of a block, those with the greatest sum of gains in which no row is twice."""
+"""One partner per row: the pairs of a block with the greatest sum of gains, in which no row occurs twice."""
 
 from __future__ import annotations
 

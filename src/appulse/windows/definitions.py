@@ -51,13 +51,13 @@ class TimeWindow:
     """Rows at most ``length`` older than the tick.
 
     Arguments:
-    * ``length``: text such as "10 seconds", a timedelta or a number of seconds; 0 = the same tick only.
-    * ``per_stream``: a mapping from names of streams (for `sensor_join` from sensors) to windows of their own, as
-      ``length``, which holds for all others.
+    * ``length``: text such as "10 seconds", a timedelta or a number of seconds; 0 means the same tick only.
+    * ``per_stream``: a mapping from streams (for `sensor_join` from sensors) to lengths of their own; ``length``
+      applies to all others.
 
-    The object is the ``window`` of a call; a duration alone is a window of that length.
+    Pass it as ``window``; a duration alone is a window of that length.
 
-    Raises `BadArgument` for a wrong argument, and a call for a name that is no stream of it.
+    Raises `BadArgument` for a wrong argument; a call raises it for an unknown stream.
 
     >>> ap.TimeWindow("10 seconds")
     TimeWindow(length='10 seconds', per_stream=None)
@@ -82,12 +82,12 @@ class TimeWindow:
 @checked
 @dataclass(frozen=True)
 class CountWindow:
-    """Of each stream its newest ``size`` rows, the newest included.
+    """The newest ``size`` rows of each stream.
 
     Arguments:
     * ``size``: a number of rows, at least 1.
 
-    The object is the ``window`` of a call.
+    Pass it as ``window``.
 
     Raises `BadArgument` for a wrong argument.
 
@@ -105,16 +105,16 @@ class CountWindow:
 @checked
 @dataclass(frozen=True)
 class UncertainCountWindow:
-    """Of each stream the fewest newest rows of which ``size`` exist with probability at least ``confidence``.
+    """As many of the newest rows of each stream as needed for ``size`` of them to exist with ``confidence``.
 
     Arguments:
     * ``size``: a number of rows, at least 1.
-    * ``confidence``: a probability in (0, 1]. With 1 nothing short of ``size`` certain rows will do.
+    * ``confidence``: a probability in (0, 1]. With 1 it holds rows until ``size`` of them are certain.
     * ``method``: how the probability is computed: ``"exact"``, or by the approximations ``"refined-normal"``,
       ``"normal"`` and ``"poisson"``.
-    * ``max_rows``: caps the window: a number of rows, at least ``size``. None: no cap.
+    * ``max_rows``: the greatest number of rows, at least ``size``. None: no limit.
 
-    The object is the ``window`` of a call.
+    Pass it as ``window``.
 
     Raises `BadArgument` for a wrong argument.
 
@@ -141,21 +141,21 @@ class UncertainCountWindow:
 @checked
 @dataclass(frozen=True)
 class DeltaWindow:
-    """Of each stream the newest rows whose ``column`` lies within ``bound`` of its newest row's.
+    """The newest rows of each stream whose ``column`` is within ``bound`` of that of the newest row.
 
-    Once per tick, after its rows are in, the oldest row goes while its value lies more than ``bound`` away; once gone
-    it never comes back.
+    Once per tick, after its rows have been added, the oldest row is removed while its value is more than ``bound``
+    away. A removed row does not come back.
 
     Arguments:
-    * ``column``: without ``confidence`` a numeric column, taken to have no error; with it a dimension of the stream's
-      uncertain value. It has the same name in every stream.
+    * ``column``: without ``confidence`` a numeric column without error; with it a dimension of the uncertain value. It
+      has the same name in every stream.
     * ``bound``: the largest difference, in the unit of the column; at least 0.
-    * ``confidence``: a probability in (0, 1]: the oldest row goes while it lies more than ``bound`` away with at least
-      this probability, given that both rows exist.
+    * ``confidence``: a probability in (0, 1]: the oldest row is removed while it is more than ``bound`` away with at
+      least this probability, given that both rows exist.
 
-    The object is the ``window`` of a call.
+    Pass it as ``window``.
 
-    Raises `BadArgument` for a wrong argument, and in a call for a column that is not there.
+    Raises `BadArgument` for a wrong argument; a call raises it for a missing column.
 
     Dallachiesa et al. 2015, section 3 and future work.
 
@@ -177,10 +177,10 @@ class TumblingWindow:
     """Consecutive blocks, of rows or of time.
 
     Arguments:
-    * ``length``: a whole number: blocks of so many rows of each stream. Text such as "1 minute", or a timedelta: blocks
-      of time, counted from 1970-01-01T00:00 UTC (from 0 for numbers); above 0.
+    * ``length``: a whole number of rows of each stream, or a duration, as text such as "1 minute" or a timedelta; above
+      0. Blocks of time start at 1970-01-01T00:00 UTC (at 0 for numbers).
 
-    The object is the ``window`` of a call.
+    Pass it as ``window``.
 
     Raises `BadArgument` for a wrong argument.
 
