@@ -28,7 +28,7 @@ CODES = {
     0: "done",
     1: "failed",
     2: "a wrong argument or job file",
-    3: "a job that would not fit",
+    3: "a job that does not fit",
     130: "stopped by Ctrl-C",
     143: "stopped by SIGTERM",
 }
@@ -81,7 +81,7 @@ def _show_version(asked: bool) -> None:  # noqa: FBT001 - the signature of an op
 def options(
     *,
     version: Annotated[
-        bool, typer.Option("--version", help="Say which version this is.", callback=_show_version, is_eager=True)
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     """Join moving, uncertain things by distance and time, with exact probabilities."""

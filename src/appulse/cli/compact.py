@@ -15,14 +15,14 @@ __all__ = ["compact"]
 
 
 def compact(
-    folder: Annotated[Path, typer.Argument(help="The folder of a Parquet sink.", show_default=False)],
-    size: Annotated[int, typer.Option(min=1, help="Megabytes of a file that is large enough.")] = 128,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a Parquet sink.", show_default=False)],
+    size: Annotated[int, typer.Option(min=1, help="Target size of files in megabytes.")] = 128,
     *,
-    json: Annotated[bool, typer.Option("--json", help="How many files became how many, as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="The numbers of files and rows, as JSON.")] = False,
 ) -> None:
-    """Merge small files of a Parquet sink, also while its job runs, but not where a streaming query reads the folder.
+    """Merge small files of a Parquet sink, also while its job runs, but not if a streaming query reads the folder.
 
-    A stream of files takes merged ones for new, and reads their rows again; see docs/deployment.md.
+    Such a query would read the merged rows again; see docs/deployment.md.
     """
     console = Console(stderr=json, highlight=False, soft_wrap=True)
     with errors_reported(console):

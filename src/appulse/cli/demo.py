@@ -44,14 +44,14 @@ def demo(
     name: Annotated[
         str | None,
         typer.Argument(
-            help=f"Which: {', '.join(_DEMOS)}; none lists them.", show_default=False, autocompletion=_completed
+            metavar="NAME", help=f"The demo to run: {', '.join(_DEMOS)}.", show_default=False, autocompletion=_completed
         ),
     ] = None,
     *,
     out: Annotated[Path, typer.Option(help="The folder for data, answers and picture.")] = Path("out/demo"),
-    json: Annotated[bool, typer.Option("--json", help="The list of demos as JSON; of a run, its files.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="The list of demos, or the files of a run, as JSON.")] = False,
 ) -> None:
-    """List the demos, or run one: a job in a minute or two, ending with a picture."""
+    """List the demos, or run one, which takes a minute or two and draws a picture."""
     if name is None:
         _list(as_json=json)
         return

@@ -25,23 +25,25 @@ _ENDINGS = (".csv", ".parquet")
 
 
 def discover(
-    file: Annotated[Path, typer.Argument(help="A .csv or .parquet file; rows that lack something are left out.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="TABLE", help="A .csv or .parquet file; incomplete rows are left out.")
+    ],
     columns: Annotated[
         str | None,
-        typer.Option(help="Columns to look at, separated by commas; default: all of numbers.", show_default=False),
+        typer.Option(help="Columns to use, separated by commas; default: all numeric ones.", show_default=False),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="The share of close rows that have to agree.")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="The share of close rows that must agree.")] = 0.95,
     out: Annotated[
         Path | None, typer.Option(help="Write the rules to this .toml file; default: stdout.", show_default=False)
     ] = None,
     conditional: Annotated[  # noqa: FBT002 - a flag
-        bool, typer.Option("--conditional", help="Also rules that hold only where a column lies in a range.")
+        bool, typer.Option("--conditional", help="Also find rules that hold only in a range of a column.")
     ] = False,
     json: Annotated[  # noqa: FBT002 - a flag
         bool, typer.Option("--json", help="The rules as a JSON list, in place of TOML on stdout.")
     ] = False,
     score: Annotated[  # noqa: FBT002 - a flag
-        bool, typer.Option("--score", help="Also compare imputers by values taken out.")
+        bool, typer.Option("--score", help="Also compare imputers on held-out values.")
     ] = False,
 ) -> None:
     """Find differential dependencies in a table of complete rows."""

@@ -27,7 +27,7 @@ def doctor(
     deep: Annotated[bool, typer.Option("--deep", help="Also start Spark and run a small stateful query.")] = False,
     json: Annotated[bool, typer.Option("--json", help="A JSON list of findings on stdout.")] = False,
 ) -> None:
-    """Report what was found (Python, Java, Spark, cores) and what is wrong."""
+    """Check the installation: Python, Java, Spark and cores."""
     from appulse.engines.spark.doctor import examine
 
     console = Console(highlight=False)

@@ -18,10 +18,10 @@ __all__ = ["explain"]
 def explain(
     job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file.", show_default=False)],
     *,
-    rows: Annotated[int, typer.Option(help="How many of the first rows of each source to look at.", min=0)] = 1000,
+    rows: Annotated[int, typer.Option(help="The number of rows to read from each source.", min=0)] = 1000,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Show how a job will be carried out, by the first rows of its files, or by the schema of messages.
+    """Show how a job will be carried out, from the first rows of its files or the schema of its messages.
 
     No Spark is started, nothing is read from a broker, and nothing is written.
     """

@@ -30,20 +30,21 @@ def match(
     queries: Annotated[
         Path,
         typer.Argument(
-            help="CSV, Parquet (GeoParquet, too) with columns query, condition and region, GeoJSON, or a .sql file.",
+            metavar="QUERIES",
+            help="CSV or (Geo)Parquet with columns query, condition and region; GeoJSON; or a .sql file.",
             show_default=False,
         ),
     ],
-    rows: Annotated[Path, typer.Argument(help="CSV or Parquet.", show_default=False)],
+    rows: Annotated[Path, typer.Argument(metavar="ROWS", help="CSV or Parquet.", show_default=False)],
     *,
     query: Annotated[str, typer.Option(help="The column or property that names a query.")] = "query",
     key: Annotated[str, typer.Option(help="The column that names a row.")] = "key",
-    time: Annotated[str, typer.Option(help="The column of its time.")] = "time",
+    time: Annotated[str, typer.Option(help="The column of times.")] = "time",
     value: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMNS",
-            help="Columns of the value, separated by commas; rows without are rejects.",
+            help="Columns of the value, separated by commas; rows without them are rejects.",
             show_default=False,
         ),
     ] = None,
@@ -53,26 +54,28 @@ def match(
     ] = None,
     sigma: Annotated[
         str | None,
-        typer.Option(metavar="NUMBER|COLUMN", help="The value has a normal error, this wide.", show_default=False),
+        typer.Option(
+            metavar="NUMBER|COLUMN", help="The standard deviation of a normal error of the value.", show_default=False
+        ),
     ] = None,
     existence: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The probability that a row exists.", show_default=False)
     ] = None,
     probability: Annotated[
-        float | None, typer.Option(help="What uncertain rows have to reach at least.", show_default=False)
+        float | None, typer.Option(help="The threshold for uncertain rows.", show_default=False)
     ] = None,
     max_output: Annotated[
-        int | None, typer.Option(metavar="ROWS", help="Stop where there would be more answers.", show_default=False)
+        int | None, typer.Option(metavar="ROWS", help="Stop if there are more answers than this.", show_default=False)
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write answers to this .csv or .parquet; default: CSV on stdout.")
     ] = None,
     rejects: Annotated[
-        Path | None, typer.Option(help="Write what could not be used to this .csv or .parquet.", show_default=False)
+        Path | None, typer.Option(help="Write rejects to this .csv or .parquet.", show_default=False)
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Answers as lines of JSON on stdout.")] = False,
 ) -> None:
-    """Report which rows of a file satisfy which of many queries."""
+    """Find which rows of a file satisfy which of many queries."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     begin = clock.perf_counter()
     with errors_reported(console):

@@ -17,11 +17,11 @@ __all__ = ["pack"]
 
 
 def pack(
-    out: Annotated[Path, typer.Argument(metavar="ARCHIVE.tar.gz", help="Where to write it.", show_default=False)],
+    out: Annotated[Path, typer.Argument(metavar="ARCHIVE.tar.gz", help="The file to write.", show_default=False)],
     *,
     json: Annotated[bool, typer.Option("--json", help="Size and settings as one JSON object on stdout.")] = False,
 ) -> None:
-    """Pack appulse, what it needs and its compiled kernels for the workers of a cluster; see docs/deployment.md."""
+    """Pack appulse, its dependencies and compiled kernels for the workers of a cluster; see docs/deployment.md."""
     from appulse.engines.packing import pack as write
     from appulse.engines.packing import settings_of
 

@@ -22,22 +22,22 @@ def plan(
     *,
     rate: Annotated[
         list[str] | None,
-        typer.Option(metavar="ROWS|NAME=ROWS", help="Rows a second that will come, of all sources or of one."),
+        typer.Option(metavar="ROWS|NAME=ROWS", help="Expected rows per second, of all sources or of one."),
     ] = None,
     memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory that is there, such as '8 GB'.", show_default=False)
+        str | None, typer.Option(metavar="SIZE", help="Available memory, such as '8 GB'.", show_default=False)
     ] = None,
-    cores: Annotated[int | None, typer.Option(min=1, help="Cores that are there.", show_default=False)] = None,
+    cores: Annotated[int | None, typer.Option(min=1, help="Available cores.", show_default=False)] = None,
     sample: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=FILE", help="A file of typical rows of a source; for topics, say."),
+        typer.Option(metavar="NAME=FILE", help="A file of typical rows of a source without files, such as a topic."),
     ] = None,
     engine: Annotated[
-        str | None, typer.Option(help="spark, or process; default: as the job has it.", show_default=False)
+        str | None, typer.Option(help="spark or process; default: the engine of the job.", show_default=False)
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The plan as one JSON object on stdout.")] = False,
 ) -> None:
-    """Estimate rows held, answers a second, state, memory and cores of a job; exit code 3 if it does not fit."""
+    """Estimate the rows, state, memory and cores that a job needs; exit code 3 if it does not fit."""
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False)
     with errors_reported(console):
         from appulse.engines.planning import ENGINES

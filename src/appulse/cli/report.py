@@ -17,43 +17,46 @@ __all__ = ["report"]
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(help="The folder of the results.", show_default=False)],
+    directory: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the results.", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option(help="The page; default: report.html in the folder.", show_default=False)
+        Path | None, typer.Option(help="The file to write; default: report.html in the folder.", show_default=False)
     ] = None,
-    title: Annotated[str | None, typer.Option(help="Default: the folder's name.", show_default=False)] = None,
-    unit: Annotated[str, typer.Option(help="The unit of places.", show_default=False)] = "",
-    time: Annotated[str | None, typer.Option(help="The column of times of the readings.", show_default=False)] = None,
+    title: Annotated[
+        str | None, typer.Option(help="The title; default: the folder's name.", show_default=False)
+    ] = None,
+    unit: Annotated[str, typer.Option(help="The unit of coordinates.", show_default=False)] = "",
+    time: Annotated[
+        str | None, typer.Option(help="The column of the readings that has times.", show_default=False)
+    ] = None,
     key: Annotated[
-        str | None, typer.Option(help="Of encounters and fences: the column of the readings.", show_default=False)
+        str | None,
+        typer.Option(help="Encounters and fences: the column of the readings that has keys.", show_default=False),
     ] = None,
     place: Annotated[
         str | None,
         typer.Option(
             metavar="A,B",
-            help="Two columns: of encounters and fences, lat,lon or x,y of the readings; of phenomena on the Earth, "
+            help="Two columns. Encounters and fences: lat,lon or x,y of the readings. Phenomena on Earth: "
             "lat,lon of the locations.",
             show_default=False,
         ),
     ] = None,
     sensor: Annotated[
-        str | None, typer.Option(help="Of phenomena: the column of the readings.", show_default=False)
+        str | None, typer.Option(help="Phenomena: the column of the readings that has sensors.", show_default=False)
     ] = None,
     value: Annotated[
-        str | None, typer.Option(help="Of phenomena: the column of the readings.", show_default=False)
+        str | None, typer.Option(help="Phenomena: the column of the readings that has values.", show_default=False)
     ] = None,
-    value_unit: Annotated[str, typer.Option(help="Of phenomena: the unit of the values.", show_default=False)] = "",
-    resolution: Annotated[
-        float | None, typer.Option(help="Of phenomena: the width of bins.", show_default=False)
-    ] = None,
+    value_unit: Annotated[str, typer.Option(help="Phenomena: the unit of the values.", show_default=False)] = "",
+    resolution: Annotated[float | None, typer.Option(help="Phenomena: the width of bins.", show_default=False)] = None,
     label: Annotated[
         list[str] | None,
-        typer.Option(help="Of phenomena: VALUE=TEXT, what a value is called; may be repeated.", show_default=False),
+        typer.Option(help="Phenomena: VALUE=TEXT, the name of a value; may be repeated.", show_default=False),
     ] = None,
     *,
     json: Annotated[bool, typer.Option("--json", help="The page's path and size as JSON.")] = False,
 ) -> None:
-    """Write a self-contained HTML page of phenomena, encounters, visits to fences, or of a similarity join's run."""
+    """Write results as one HTML page: phenomena, encounters, visits to fences, or a similarity join."""
     console = Console(stderr=json, highlight=False, soft_wrap=True)
     with errors_reported(console):
         from appulse.report.directory import Shown, page_file

@@ -37,18 +37,18 @@ __all__ = ["carry_out", "must_have_input", "run"]
 def run(
     job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file.", show_default=False)],
     *,
-    once: Annotated[bool, typer.Option("--once", help="Take the files that are there now, then end.")] = False,
-    drain: Annotated[bool, typer.Option("--drain", help="The same, and close the checkpoint: no more comes.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process the rows that are available now, then end.")] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="The same, and end the streams: the checkpoint is closed.")
+    ] = False,
     master: Annotated[str | None, typer.Option(help="Spark master; default: this machine.", show_default=False)] = None,
     checkpoint: Annotated[
-        str | None, typer.Option(help="Folder to go on from, in place of the job's.", show_default=False)
+        str | None, typer.Option(help="Checkpoint folder, in place of the job's.", show_default=False)
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per micro-batch on stdout.")] = False,
     prometheus: Annotated[
         str | None,
-        typer.Option(
-            metavar="PORT", help="On Spark: serve the figures to Prometheus; host:port to be seen from elsewhere."
-        ),
+        typer.Option(metavar="PORT", help="On Spark: serve metrics to Prometheus on this port, or on host:port."),
     ] = None,
     conf: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark; may be repeated.")
@@ -60,7 +60,7 @@ def run(
         str | None, typer.Option(help="Jar files that Spark loads, separated by commas.", show_default=False)
     ] = None,
 ) -> None:
-    """Run a job on its engine, with progress. Ctrl-C and SIGTERM stop it; the same command goes on from there."""
+    """Run a job, with progress. Ctrl-C and SIGTERM stop it; the same command continues it."""
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False)  # named now: stderr is the log later
     with errors_reported(console):
         from appulse.jobs import load

@@ -23,16 +23,18 @@ __all__ = ["serve"]
 def serve(
     jobs: Annotated[list[Path], typer.Argument(metavar="JOB.toml...", help="Job files.", show_default=False)],
     *,
-    port: Annotated[int, typer.Option(help="Port of the page; 0 for any that is free.")] = 0,
+    port: Annotated[int, typer.Option(help="Port of the page; 0 for any free port.")] = 0,
     page: Annotated[bool, typer.Option("--page/--no-page", help="Whether to serve the page.")] = True,
-    once: Annotated[bool, typer.Option("--once", help="Take the rows that are there now, then end.")] = False,
-    drain: Annotated[bool, typer.Option("--drain", help="The same, and end the streams: no more comes.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process the rows that are available now, then end.")] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="The same, and end the streams: the checkpoint is closed.")
+    ] = False,
     checkpoint: Annotated[
-        str | None, typer.Option(help="Folder to go on from, in place of the job's.", show_default=False)
+        str | None, typer.Option(help="Checkpoint folder, in place of the job's.", show_default=False)
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per write on stdout.")] = False,
 ) -> None:
-    """Run jobs on their engine, with a live page: several in this process, or one on Spark. Ctrl-C stops them."""
+    """Run jobs with a live page: several in this process, or one on Spark. Ctrl-C stops them."""
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False)
     with errors_reported(console):
         from appulse.jobs import load

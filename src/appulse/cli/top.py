@@ -39,19 +39,19 @@ def top(
         str,
         typer.Argument(
             metavar="CHECKPOINT|JOB.toml|URL",
-            help="The checkpoint of a run, its job file, or the address of its figures, http://host:port/metrics.",
+            help="The checkpoint of a job, its job file, or the URL of its metrics, http://host:port/metrics.",
             show_default=False,
         ),
     ],
     *,
-    once: Annotated[bool, typer.Option("--once", help="Show it once, then end.")] = False,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
-    json: Annotated[bool, typer.Option("--json", help="The figures as one JSON object a look, on stdout.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once, then end.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between updates.")] = 1.0,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object per update on stdout.")] = False,
     picture: Annotated[
-        Path | None, typer.Option(metavar="FILE.svg", help="With --once: draw it into a file.", show_default=False)
+        Path | None, typer.Option(metavar="FILE.svg", help="With --once: also draw it to a file.", show_default=False)
     ] = None,
 ) -> None:
-    """Show what a running job does: micro-batches, rates, lag, state, pruning, answers and rejects."""
+    """Show what a running job is doing: micro-batches, rates, lag, state, pruning, answers and rejects."""
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False)
     with errors_reported(console):
         found = followed(place)

@@ -20,7 +20,7 @@ def validate(
     *,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Check a job without running it; unknown keys are errors, with the nearest right name."""
+    """Check a job file without running it."""
     from appulse.jobs import load
     from appulse.jobs import validate as problems_of
 
