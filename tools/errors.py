@@ -27,9 +27,9 @@ DOCS = ROOT / "docs"
 HEAD = """\
 # Errors and rejects
 
-appulse answers bad *arguments* with an exception and bad *rows* with a reject. An exception says what failed, what was
-there and what to do next. A reject is a row with a reason: `ap.rejects(result)` returns them. In a stream they go to
-the second sink of `ap.start`.
+A wrong *argument* raises an exception; an unusable *row* becomes a reject. An exception says what failed, what was
+given, and what to do next. A reject is a row with a reason: `ap.rejects(result)` returns them, and for a stream the
+second sink of `ap.start` receives them.
 
 `python -m tools.errors` writes this page from the code.
 
@@ -43,11 +43,11 @@ Stream-stream join without equality predicate is not supported.;
 ```
 
 **Cause.** Two streaming DataFrames are joined by a distance, a range or another condition without `a.x = b.y`. Spark
-keeps the state of a join by the values of equal keys, so without one it has nowhere to put it.
+keeps the state of a join by equal keys, and refuses joins without one.
 
-**Remedy.** Where the condition is a distance, `ap.similarity_join` is that join: see
-[coming from a Spark cell join](coming-from/spark-cells.md). Where it is a region, use `ap.match_queries`. Else derive
-an equal key (a cell, a time bucket), join on it and filter.
+**Remedy.** For a distance, use `ap.similarity_join`: see [coming from a Spark cell join](coming-from/spark-cells.md).
+For a region, use `ap.match_queries`. For other conditions, derive an equal key (a cell, a time bucket), join on it and
+filter.
 
 ## Reasons of rejects
 
@@ -83,7 +83,7 @@ def pages() -> dict[str, str]:
             if issubclass(kind, Warning) == warns:
                 link = f" [Messages](errors/messages.md#{name.lower()})." if name in SHOWN else ""
                 lines.append(f"### `{name}`\n\n{prose(kind)}{link}\n")
-    listed = ["# Messages of errors\n", "Where a message has a value, an ellipsis stands here. `BadArgument` is not"]
+    listed = ["# Error messages\n", "An ellipsis stands for a value. `BadArgument` is not"]
     listed += ["listed: its messages name the argument, what came, and what is allowed.\n"]
     texts = messages()
     for name in SHOWN:

@@ -70,21 +70,21 @@ _QUIET: ContextVar[bool] = ContextVar("no warnings", default=False)
 
 
 class AppulseError(Exception):
-    """The root: catch this to catch everything appulse raises on purpose."""
+    """The base class of all errors that appulse raises."""
 
 
 class BadArgument(AppulseError, ValueError):
     """An argument of a call is wrong.
 
-    The message names the argument, the value that came, and what is allowed. Nothing has been computed: change the
+    The message names the argument, the value that was given, and what is allowed. Nothing was computed: correct the
     argument and call again.
     """
 
 
 class BadInput(AppulseError, ValueError):
-    """Rows are unusable and the call was made with ``on_reject="fail"``.
+    """Rows cannot be used, and the call has ``on_reject="fail"``.
 
-    Repair the rows, or use ``on_reject="collect"``, the default: they are then in `rejects` with their reasons.
+    Correct the rows, or use ``on_reject="collect"``, the default: they are then in `rejects` with their reasons.
     """
 
 
@@ -96,60 +96,60 @@ class ImpossibleBursts(BadInput):
 
 
 class OutputLimit(AppulseError, RuntimeError):
-    """A call, a push or a task would put out more rows than ``Options(max_output=)`` allows.
+    """A call, a push or a task would return more rows than ``Options(max_output=)`` allows.
 
-    Ask for less: a smaller epsilon, a higher probability, a shorter window. Or raise the limit.
+    Use a smaller epsilon, a higher probability or a shorter window, or raise the limit.
     """
 
 
 class JobError(AppulseError, ValueError):
-    """A job file is wrong, or its input is missing.
+    """A job file has an error, or its input is missing.
 
-    The message names the file, the table and the key. ``appulse validate JOB.toml`` lists what is wrong, as far as
-    that can be known before it runs.
+    The message names the file, the table and the key. ``appulse validate JOB.toml`` lists the errors that can be found
+    before the job runs.
     """
 
 
 class SessionError(AppulseError, RuntimeError):
-    """The Spark session, or the Java under it, lacks something appulse needs.
+    """The Spark session, or its Java, lacks something that appulse needs.
 
     The message names the setting or the package. ``appulse doctor`` checks the installation step by step.
     """
 
 
 class CheckpointError(AppulseError, RuntimeError):
-    """A checkpoint does not fit the call that would resume it, or is older than what the job wrote.
+    """A checkpoint does not fit the job that would resume it, or is older than the job's output.
 
-    Restore the job as it was, or start with a new checkpoint. What may change between runs is in
-    `docs/semantics/running.md`. An older copy of a checkpoint goes on once the files that the message names are gone.
+    Restore the job as it was, or start with a new checkpoint. `docs/semantics/running.md` says what
+    may change between runs. An older copy continues once the files that the message names are removed.
     """
 
 
 class StateError(AppulseError, RuntimeError):
-    """A state or block blob is corrupt, truncated or foreign, or a part of a checkpoint is missing.
+    """State is corrupt, truncated or from another program, or a part of a checkpoint is missing.
 
-    Restore the checkpoint from its newest copy, or start with a new one. Nothing is answered from damaged state.
+    Restore the checkpoint from its newest copy, or start with a new one. appulse never continues from damaged state.
     """
 
 
 class StateLimit(AppulseError, RuntimeError):
-    """A job would hold more rows than ``max_state`` allows. Nothing of the micro-batch at hand is written.
+    """A job would hold more rows than ``max_state`` allows. The current micro-batch is not written.
 
     Shorten windows or lateness, or raise the limit and start again with the same checkpoint: no row is lost.
     """
 
 
 class StorageError(AppulseError, OSError):
-    """Something could not be written: a disk is full, a path has the wrong rights or a file in its way.
+    """Something could not be written, because a disk is full, or because of permissions or an existing file.
 
-    Make room or mend the path, then start again with the same checkpoint: no row is lost or doubled.
+    Free space or correct the path, then start again with the same checkpoint: no row is lost or doubled.
     """
 
 
 class NotBuilt(AppulseError, NotImplementedError):
-    """Part of the documented contract that is not built yet.
+    """A combination of arguments that is not built yet.
 
-    The message says what to do in its place. `docs/index.md` lists all such parts.
+    The message says what to do instead. `docs/index.md` lists all limits.
     """
 
 
@@ -174,9 +174,9 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
 
 
 class CappedWindow(UserWarning):
-    """Rows left an uncertain window only because it had grown to its ``max_rows``.
+    """Rows left an uncertain window only because it reached its ``max_rows``.
 
-    The window no longer has the confidence that was asked for. Raise ``max_rows``, or lower the confidence.
+    The window no longer has the requested confidence. Raise ``max_rows``, or lower the confidence.
     """
 
 
@@ -191,9 +191,9 @@ def report_capped(rows: int) -> None:
 
 
 class ExplodingOutput(UserWarning):
-    """A call is about to put out, or to compare, far more than anybody is likely to want.
+    """A call is about to return or compare very many pairs.
 
-    A sample of the pairs says so. Check the units of epsilon and of the window first.
+    This is an estimate from a sample. First check the units of epsilon and of the window.
     """
 
 
@@ -212,9 +212,9 @@ def report_exploding(answers: float, rows: int, fewer: str = _FEWER, hint: str =
 
 
 class GrownFile(UserWarning):
-    """A file of a source has grown since it was read. A file is read once: what was added to it is not read.
+    """A file of a source has grown since it was read. A file is read once: the added rows are not read.
 
-    Write new rows to a new file. Its name may begin with a dot until it is complete: such files are not read.
+    Write new rows to a new file. Begin its name with a dot until it is complete: such files are not read.
     """
 
 
@@ -226,7 +226,7 @@ def warn_grown(file: str) -> None:
 class LateRows(UserWarning):
     """More than half of the rows that came were late.
 
-    Either one clock is ahead (``Stream(ahead=)``), or rows come later than ``Stream(lateness=)`` allows.
+    Either a clock is ahead (``Stream(ahead=)``), or rows arrive later than ``Stream(lateness=)`` allows.
     """
 
 
@@ -242,7 +242,7 @@ def warn_late(late: int, rows: int, because: str) -> None:
 class SwappedDimensions(UserWarning):
     """Two streams of a call name the same dimension, at different places.
 
-    Dimensions are compared by their place, whatever their names. Name them in one order in both streams.
+    Dimensions are matched by position, not by name. Name them in the same order in both streams.
     """
 
 
@@ -263,10 +263,10 @@ def warn_swapped(would: int) -> None:
 
 
 class TiedFiles(UserWarning):
-    """Files of a source have one date, so Spark may read them in any order, some files at a time.
+    """Files of a source have the same date, so Spark may read them in any order, some files at a time.
 
-    Then rows of files that are read later can be late. Raise ``max_files_per_trigger`` or ``lateness``, or give the
-    files dates in their order.
+    Rows of files that are read later can then be late. Raise ``max_files_per_trigger`` or ``lateness``, or set the
+    dates of the files in order.
     """
 
 
@@ -281,10 +281,10 @@ def warn_tied(files: int, place: str, source: str, most: int) -> None:
 
 
 class UnlikelyUnit(UserWarning):
-    """All first times of a stream lie beyond the year 5000, and in a smaller unit all would lie between 2000 and 2100.
+    """The first times of a stream are all after the year 5000, and would be between 2000 and 2100 in a smaller unit.
 
-    Times that are numbers count in ``Stream(unit=)``, by default seconds. Windows and lateness are wrong by the same
-    factor. In process only: Spark reads rows elsewhere.
+    Numbers are times in ``Stream(unit=)``, by default seconds. Windows and lateness are wrong by the same factor. In
+    process only.
     """
 
 

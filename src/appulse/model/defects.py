@@ -65,18 +65,21 @@ REASONS: dict[str, tuple[str, str]] = {
             "a coordinate, sigma, radius, margin, sample, weight, value of a delta window or time is null, NaN or "
             "infinite, or a time is out of range"
         ),
-        "Repair the column that `detail` names. Where values are missing on purpose, use `Incomplete` and an imputer.",
+        "Correct the column that `detail` names. To fill missing values, use `Incomplete` and an imputer.",
     ),
-    ALL_MISSING: ("nothing of an `Incomplete` value is there", "Drop such rows: there is nothing to fill from."),
+    ALL_MISSING: (
+        "all attributes of an `Incomplete` value are missing",
+        "Drop such rows, or use `impute(empty_rows=True)`.",
+    ),
     EMPTY_SAMPLES: ("the list of samples is null or empty, or all weights are 0", "Give at least one sample."),
     WRONG_DIMENSION: (
         "a sample has another number of coordinates than the call; or there are not as many weights as samples",
-        "Make all samples as wide as `Samples(names=...)` says.",
+        "Give all samples as many coordinates as `Samples(names=...)` has.",
     ),
-    NEGATIVE_WEIGHT: ("a weight is below 0", "Weights are probabilities: repair them."),
+    NEGATIVE_WEIGHT: ("a weight is below 0", "Weights are probabilities: correct them."),
     WEIGHTS_ABOVE_ONE: ("the weights sum to more than 1 + 1e-9", "Divide the weights by their sum."),
-    NEGATIVE_SPREAD: ("a sigma or a radius is below 0", "Repair it; 0 is an exact point."),
-    NEGATIVE_MARGIN: ("the margin of a row is below 0", "Repair it; 0 adds nothing to epsilon."),
+    NEGATIVE_SPREAD: ("a sigma or a radius is below 0", "Correct it; 0 is an exact point."),
+    NEGATIVE_MARGIN: ("the margin of a row is below 0", "Correct it; 0 adds nothing to epsilon."),
     BAD_COVARIANCE: (
         "the matrix has a negative eigenvalue",
         "Give the upper triangle row by row: `sxx, sxy, syy` in two dimensions.",
@@ -97,12 +100,12 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     BAD_EXISTENCE: ("the existence is null, NaN, 0 or less, or above 1 + 1e-9", "Give a probability in (0, 1]."),
     BAD_MOTION: (
-        "a speed or velocity is no number, negative or above 3,000 m/s; or a course is outside [0, 360]",
-        "Check the unit of `Course(unit=)`. Replace codes such as AIS speed 102.3 and course 360 by null before.",
+        "a speed or velocity is not a number, negative, or above 3,000 m/s; or a course is outside [0, 360]",
+        "Check the unit of `Course(unit=)`. First replace AIS codes such as speed 102.3 and course 360 by null.",
     ),
     SAME_TIME: (
-        "another reading of the key has this time; the first in canonical order stays",
-        "Nothing, or give things that share a key keys of their own.",
+        "another reading of the key has this time; the first in canonical order is kept",
+        "Nothing, or give things that share a key separate keys.",
     ),
     LATE: (
         "the row came after the streams had passed its time by more than the lateness",
@@ -110,9 +113,9 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     FUTURE: (
         "the time is more than `ahead` past the wall clock, or past all rows before it",
-        "Repair the clock, or raise `Stream(ahead=)`; see [late.md](late.md).",
+        "Correct the clock, or raise `Stream(ahead=)`; see [late.md](late.md).",
     ),
-    BAD_CHANGE: ("the column of `Stream(change=)` is neither `add` nor `remove`", "Map your words to these two."),
+    BAD_CHANGE: ("the column of `Stream(change=)` is neither `add` nor `remove`", "Map your codes to these two."),
     NO_SUCH_ROW: (
         "a `remove` whose row never came within the lateness, or was withdrawn before",
         "Check key and time of the withdrawal; raise the lateness if the row came too late.",
@@ -126,20 +129,23 @@ REASONS: dict[str, tuple[str, str]] = {
         "Add a row for the sensor to the frame of locations, or of neighbours.",
     ),
     BAD_CONDITION: (
-        "the condition of a query cannot be read, or names a column that is not there",
-        "Mend the condition; `detail` shows the place. The other queries stand.",
+        "the condition of a query cannot be read, or names a column that does not exist",
+        "Correct the condition; `detail` shows the position. Other queries are not affected.",
     ),
-    BAD_REGION: ("the region of a query or fence is no valid geometry", "Repair it, by `shapely.make_valid` say."),
+    BAD_REGION: (
+        "the region of a query or fence is not a valid geometry",
+        "Correct it, for example with `shapely.make_valid`.",
+    ),
     NEVER_TRUE: (
         "a query that no row can satisfy, such as `x > 2 AND x < 1`",
-        "Mend it if it is a mistake. The query stands; it only never matches.",
+        "Correct it if it is a mistake. The query stays registered.",
     ),
     NOT_DECODED: (
         (
             "a message or line is empty, or not as its schema says; `values` has the line, or topic, partition, offset "
             "and payload of the message"
         ),
-        "Mend the producer, or the schema of the source or `decode_messages`; `detail` says why for MQTT and files.",
+        "Correct the producer, or the schema of the source or `decode_messages`; for MQTT and files `detail` says why.",
     ),
 }
 
