@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from appulse.api.by_hand import Bare, ByHand
-from appulse.api.calls import answers_of, schemas_of, settings_of
+from appulse.api.calls import answers_of, settings_of
 from appulse.api.results import Framed, is_spark
 from appulse.api.survivors import answers_over_survivors
 from appulse.arguments import Count, OnReject, Positive, Probability, checked, number
@@ -202,7 +202,7 @@ def assign(
 
         return spark_assign(streams, AssignSettings(**settings))
 
-    return answers_of(streams, lambda tables: _assign(streams, schemas_of(tables), settings), on_spark)
+    return answers_of(streams, lambda tables: _assign(streams, [table.schema for table in tables], settings), on_spark)
 
 
 def _assign(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> LocalAssign:

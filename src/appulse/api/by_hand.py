@@ -155,8 +155,9 @@ class ByHand(Generic[Engine]):
 
     def rejects(self) -> pa.Table:
         """All rows so far that could not be used."""
-        if self._engine is not None:
-            return self._survivors.with_rejects(self._rejected(self._engine))
+        engine: Any = self._engine
+        if engine is not None:
+            return self._survivors.with_rejects(engine.rejects())
         if not self._held:
             raise BadArgument("Nothing has been judged yet: push some rows first, if only an empty frame.")
         return self._early_rejects()
@@ -166,9 +167,10 @@ class ByHand(Generic[Engine]):
 
         `rejects` then has only later ones. For calls that run for days.
         """
-        if self._engine is None:
+        engine: Any = self._engine
+        if engine is None:
             return self._early_rejects() if self._held and self._drained else None
-        return self._survivors.with_rejects(self._taken_rejects(self._engine), taken=True)
+        return self._survivors.with_rejects(engine.take_rejects(), taken=True)
 
     def counted(self) -> dict[str, int]:
         """Of a join or encounters: candidate pairs of the last push, and which bound decided them."""
@@ -255,12 +257,6 @@ class ByHand(Generic[Engine]):
         """The answers of the end."""
         return engine.drain()
 
-    def _rejected(self, engine: Any) -> pa.Table:
-        return engine.rejects()
-
-    def _taken_rejects(self, engine: Any) -> pa.Table:
-        return engine.take_rejects()
-
     def _state_of(self, engine: Any) -> dict[str, int]:
         return {"state_rows": len(engine.bucket), "state_bytes": int(engine.bucket.nbytes)}
 
@@ -293,8 +289,9 @@ class ByHand(Generic[Engine]):
     def _early_rejects(self) -> pa.Table:
         """The rows of held pushes that cannot be used."""
         self._check_shown(self._held)
+        engine: Any
         engine, survivors, *_ = self._fed(self._held, self._types)
-        return survivors.with_rejects(self._rejected(engine))
+        return survivors.with_rejects(engine.rejects())
 
     # What they are made of.
 

@@ -49,8 +49,3 @@ def answers_of(
     names = [encoding.name for encoding in engine.call.encodings]
     result = engine.answers(dict(zip(names, tables, strict=True)))
     return cast("Result", remember(result, engine.rejects(), engine.observed()))
-
-
-def schemas_of(tables: Sequence[pa.Table]) -> list[pa.Schema]:
-    """The columns of tables."""
-    return [table.schema for table in tables]

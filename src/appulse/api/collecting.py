@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from appulse.api.by_hand import Bare, ByHand
-from appulse.api.calls import answers_of, schemas_of, settings_of
+from appulse.api.calls import answers_of, settings_of
 from appulse.api.results import Framed
 from appulse.arguments import OnReject, checked
 from appulse.engines.collecting.call import CollectSettings, resolve_collect
@@ -70,7 +70,7 @@ def collect_samples(
             by_key=True,
         )
 
-    return answers_of(streams, lambda tables: _engine(streams, schemas_of(tables), settings), on_spark)
+    return answers_of(streams, lambda tables: _engine(streams, [table.schema for table in tables], settings), on_spark)
 
 
 def _engine(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> Local[Objects]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from appulse.api.by_hand import Bare, ByHand, fitted, refuse_twice
-from appulse.api.calls import answers_of, schemas_of, settings_of
+from appulse.api.calls import answers_of, settings_of
 from appulse.api.results import Described, Framed, is_spark
 from appulse.api.survivors import over_survivors
 from appulse.arguments import Name, OnReject, Positive, Probability, checked
@@ -247,10 +247,11 @@ class SimilarityJoin(ByHand["LocalJoin"]):
     def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
         if self._moves or self._withdraws_before or self._fills:
             return super()._checked(held, types)
-        from appulse.engines.join.local import check_rows
+        from appulse.engines.bucket import fail_if_asked
+        from appulse.engines.join.local import rejected
 
         call = self._resolve(held)
-        check_rows(call, fitted(held[-1], types))
+        fail_if_asked(call, [rejected(call, fitted(held[-1], types))])
         return call.answer_schema.empty_table()
 
     def _early_rejects(self) -> pa.Table:
@@ -410,7 +411,7 @@ def _join_fixed(streams: Sequence[Stream[Result]], settings: JoinSettings) -> Re
             if settings.imputer is None
             else all_chosen(settings.imputer, streams, tables, settings.options.threads)
         )
-        return LocalJoin(resolve(streams, schemas_of(tables), replace(settings, imputer=chosen)))
+        return LocalJoin(resolve(streams, [table.schema for table in tables], replace(settings, imputer=chosen)))
 
     return answers_of(streams, in_process, on_spark)
 
@@ -427,6 +428,6 @@ def _join_moving(streams: Sequence[Stream[Result]], settings: JoinSettings) -> R
     def in_process(tables: list[pa.Table]) -> LocalEncounters:
         from appulse.engines.encounters.bucket import LocalEncounters
 
-        return LocalEncounters(resolved(streams, schemas_of(tables)))
+        return LocalEncounters(resolved(streams, [table.schema for table in tables]))
 
     return answers_of(streams, in_process, on_spark)

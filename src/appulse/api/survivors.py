@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from appulse.api.calls import answers_of, schemas_of
+from appulse.api.calls import answers_of
 from appulse.api.results import is_spark, kept, remember
 from appulse.engines.filling import local_stage, refuse_endless
 from appulse.engines.options import CallSettings
@@ -37,7 +37,10 @@ def answers_over_survivors(
     """`answers_of` a call, as `over_survivors` has it."""
 
     def call(left: Sequence[Stream[Result]]) -> Result:
-        return answers_of(left, lambda tables: in_process(left, schemas_of(tables), settings), partial(on_spark, left))
+        def engine(tables: Sequence[pa.Table]) -> Local[Any]:
+            return in_process(left, [table.schema for table in tables], settings)
+
+        return answers_of(left, engine, partial(on_spark, left))
 
     return over_survivors(streams, alone, settings, call, asked=asked)
 

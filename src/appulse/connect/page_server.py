@@ -146,10 +146,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         asked = urlsplit(self.path)
-        if self._host() not in ("127.0.0.1", "localhost"):
+        host, _, _ = (self.headers.get("Host") or "").rpartition(":")
+        if host not in ("127.0.0.1", "localhost"):
             self._say(HTTPStatus.FORBIDDEN, b"This page is for this machine alone.")
         elif _same(next(iter(parse_qs(asked.query).get("token", [])), ""), self.server.token):
-            self._say(HTTPStatus.SEE_OTHER, b"", Location="/", **{"Set-Cookie": self._cookie()})
+            cookie = f"{self._name}={self.server.token}; HttpOnly; SameSite=Strict; Path=/"
+            self._say(HTTPStatus.SEE_OTHER, b"", Location="/", **{"Set-Cookie": cookie})
         elif not _same(self._given(), self.server.token):
             self._say(HTTPStatus.FORBIDDEN, b"The address lacks its token. Open the one that appulse serve shows.")
         elif asked.path == "/":
@@ -159,15 +161,9 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._say(HTTPStatus.NOT_FOUND, b"There is no such page.")
 
-    def _host(self) -> str:
-        return (self.headers.get("Host") or "").rpartition(":")[0]
-
     @property
     def _name(self) -> str:
         return f"{_COOKIE}{self.server.server_port}"  # cookies do not know ports
-
-    def _cookie(self) -> str:
-        return f"{self._name}={self.server.token}; HttpOnly; SameSite=Strict; Path=/"
 
     def _given(self) -> str:
         try:

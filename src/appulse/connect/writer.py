@@ -80,16 +80,6 @@ class Epoch:
     def __bool__(self) -> bool:
         return self.steps > 0
 
-    @property
-    def answer_rows(self) -> int:
-        """How many answers there are."""
-        return sum(map(len, self.answers))
-
-    @property
-    def rejected_rows(self) -> int:
-        """How many rejects there are."""
-        return sum(map(len, self.rejects))
-
 
 class Writer:
     """Writes epochs in order, in a thread of its own, so that nobody waits for a disk; `put` raises what it met."""

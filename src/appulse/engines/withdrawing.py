@@ -13,7 +13,7 @@ from appulse.model.changes import LEFT_OUT
 from appulse.model.defects import reject_schema
 from appulse.model.strings import decode
 from appulse.model.times import from_micros
-from appulse.operators.withdrawals import Ledger, Withdrawals, of_no_row, withdrawals
+from appulse.operators.withdrawals import Ledger, Withdrawals, withdrawals
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -113,7 +113,7 @@ class Corrections:
         lapsed = self.ledger.lapse(before)
         self.newest_lapsed = max((int(asked.time.max()) for _, asked in lapsed), default=None)
         for stream, asked in lapsed:
-            never = of_no_row(asked)
+            never = asked.filter(~asked.unsure)  # others may have had a row
             self._counts["not_held"] += len(asked) - len(never)
             if len(never):
                 rejects.append(self._refused(stream, never))

@@ -60,7 +60,7 @@ def problems_with_columns(job: Job) -> list[Problem]:
         fills = _unread_imputers(job, known)
     except BadArgument as problem:
         problems.append(Problem("imputer" if job.table.imputer is not None else "imputers", str(problem)))
-    problems += _keys_of_rejects(job.table)
+    problems += _key_of("rejects", job.table.rejects, reject_schema(pa.string(), pa.string()).names)
     schemas: list[pa.Schema] = []
     whole = True
     for name, source in job.table.sources.items():
@@ -144,10 +144,6 @@ def _check_outputs(table: JobTable, columns: Sequence[str]) -> list[Problem]:
         except BadArgument as problem:
             problems.append(Problem(f"alerts.{i}.only", str(problem)))
     return problems
-
-
-def _keys_of_rejects(table: JobTable) -> list[Problem]:
-    return _key_of("rejects", table.rejects, reject_schema(pa.string(), pa.string()).names)
 
 
 def _key_of(where: str, sink: Any, columns: Sequence[str]) -> list[Problem]:

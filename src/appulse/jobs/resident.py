@@ -219,7 +219,7 @@ class Resident:
         if saver is not None:
             saver.finish(epoch, writer.next, writer.logged)
         if self.on_write is not None:
-            counts = epoch.rows, epoch.answer_rows, epoch.rejected_rows
+            counts = epoch.rows, sum(map(len, epoch.answers)), sum(map(len, epoch.rejects))
             done = Summary(writer.next, *counts, seconds, self.call.state(), *self._figures.taken())
             epoch.written = partial(self.on_write, done)
         writer.put(epoch)

@@ -114,10 +114,6 @@ class Readings(Batch):
     carry: pa.Table | None = None
     counts: NDArray[np.bool_] | None = None
 
-    def asking(self, asks: NDArray[np.bool_]) -> Readings:
-        """The same readings, of which these ask for matches."""
-        return replace(self, asks=asks)
-
     def counting(self) -> Readings:
         """The rows that are readings."""
         return self if self.counts is None else replace(self.filter(self.counts), counts=None)

@@ -49,10 +49,6 @@ class Rows:
         if self.room > 4096 and len(self) * 8 < self.room:
             self._move(2 * len(self))
 
-    def retract(self, n: int) -> None:
-        """Take back the last ``n`` rows."""
-        self.end -= n
-
     def keep(self, rows: NDArray[np.int64]) -> None:
         """Forget all but these."""
         for column in self.columns:

@@ -75,9 +75,10 @@ def advise(
         seen_path = true_path + away[:, :2] * drawn
         seen_path[:, 1] += away[:, 2] * drawn[:, 0]
         sharp = readings._replace(scale=exact, exists=np.ones(len(error)))
-        truth = _visits(_moved(sharp, true_path, earth), regions, earth, 1.0, 1.0)
+        truth = _visits(_moved(sharp, true_path, earth), regions, earth, (1.0, 1.0))
         seen = _moved(readings, seen_path, earth)
-        totals += workers.map(partial(_rated, seen, truth, regions, earth, slack), choices)
+        visits = workers.map(partial(_visits, seen, regions, earth), choices)
+        totals += [_held_against(found, truth, slack) for found in visits]
     found = totals / draws
     return [
         Expected(high, low, found[k, 0], found[k, 1], found[k, 2], found[k, 3] / found[k, 4] if found[k, 4] else np.nan)
@@ -142,22 +143,11 @@ def _moves(thing: NDArray[np.int64], path: NDArray[np.float64], error: NDArray[n
     return (square > _MOVED) if n else np.zeros(0, bool)
 
 
-def _rated(
-    seen: Readings,
-    truth: NDArray[np.int64],
-    regions: RegionSet,
-    earth: Earth | None,
-    slack: int,
-    choice: tuple[float, float],
-) -> tuple[float, float, float, float, float]:
-    """`_held_against` of a choice of ``enter`` and ``leave``."""
-    return _held_against(_visits(seen, regions, earth, *choice), truth, slack)
-
-
 def _visits(
-    readings: Readings, regions: RegionSet, earth: Earth | None, enter: float, leave: float
+    readings: Readings, regions: RegionSet, earth: Earth | None, choice: tuple[float, float]
 ) -> NDArray[np.int64]:
     """Visits by thing, fence and begin: thing, fence, begin, end; those that go on end after the last reading."""
+    enter, leave = choice
     plan = FencePlan(enter, leave, None, False, earth)  # noqa: FBT003 - the highest probability is not asked for
     last = int(readings.time.max(initial=0))
     rules = kernels.Rules(enter, leave, -1, plan.reach, False, last, True)  # noqa: FBT003

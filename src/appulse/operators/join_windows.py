@@ -24,7 +24,7 @@ from appulse.operators.output import Output
 from appulse.operators.partners import Partners
 from appulse.operators.presence import Windows
 from appulse.operators.store import Further, TableRows, WindowBuffer
-from appulse.operators.vectors import by_products
+from appulse.operators.vectors import MANY_ARRIVALS, MANY_DIMENSIONS
 from appulse.operators.window_starts import Withdrawn
 from appulse.operators.withdrawals import GONE, same_rows
 
@@ -398,8 +398,10 @@ class JoinWindows:
 
     def _by_products_of(self, d: int, arrivals: int) -> bool:
         """Whether the pairs of so many arrivals in ``d`` dimensions are found by products."""
-        wanted = self.plan.points_only and self.plan.earth is None and self.plan.plain
-        return wanted and self.plan.index in ("auto", "dense") and by_products(d, arrivals)
+        if d < MANY_DIMENSIONS or arrivals < MANY_ARRIVALS:
+            return False
+        plan = self.plan
+        return plan.points_only and plan.earth is None and plan.plain and plan.index in ("auto", "dense")
 
     def extents(self, objects: Objects, model: Model) -> NDArray[np.float64]:
         """The radius within which each row is looked for."""

@@ -265,7 +265,9 @@ class LegPairs:
         swept = swept._replace(end=np.concatenate([legs.end for _, legs in parts]))
         if plan.earth is not None or plan.reach is None:  # what takes long once a leg
             parts, swept, pairs = _only_met(parts, swept, pairs)
-        rows = [legs.rows if plan.reach is not None else self._with_errors(i, legs.rows) for i, legs in parts]
+        rows = [legs.rows for _, legs in parts]
+        if plan.reach is None:  # samples of errors are compared one by one
+            rows = [sampled(legs.rows, plan.models[i], plan.quantile) for i, legs in parts]
         found = _meetings(len(pairs.left))
         if plan.earth is not None:
             decide = self._on_earth(plan.earth, parts, swept)
@@ -330,10 +332,6 @@ class LegPairs:
             earth_legs.earth_meetings(moving, errors, pairs, wanted, found)
 
         return decide
-
-    def _with_errors(self, stream: int, rows: Objects) -> Objects:
-        """The readings with samples of their errors, which are compared one by one."""
-        return sampled(rows, self.plan.models[stream], self.plan.quantile)
 
     @cached_property
     def _growth(self) -> NDArray[np.float64]:

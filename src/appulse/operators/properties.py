@@ -87,7 +87,7 @@ class Properties:
             self._latest[numbers] = latest
             self._drop(int(readings.time[-1]) - self._asked.over)
         else:
-            self._rows.retract(n)
+            self._rows.end -= n
         if self._asked.kind == "summary":
             return [self._by_summary(readings, found.first, found.second)]
         if self._asked.kind == "slope":

@@ -35,11 +35,6 @@ _ROUNDING = 2.0**-24  # of a float32
 _MOST = 1e36  # a product that is larger may not fit
 
 
-def by_products(d: int, arrivals: int) -> bool:
-    """Whether candidates are to be found by products, of so many arrivals in ``d`` dimensions."""
-    return d >= MANY_DIMENSIONS and arrivals >= MANY_ARRIVALS
-
-
 def close_vectors(
     store: WindowBuffer, rule: PairRule, arrivals: ArrivalRows, places: Places, limit: float
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], int]]:

@@ -586,8 +586,3 @@ def _one_each(at: NDArray[np.int64], store: WindowBuffer, rows: Objects) -> bool
     alone = (time[1:] != time[:-1]) | (numbers[1:] != numbers[:-1])
     same = np.array_equal(time, times) and np.array_equal(numbers, others) and bool(alone.all())
     return same and np.array_equal(keys.offsets, wanted.offsets) and np.array_equal(keys.data, wanted.data)
-
-
-def of_no_row(asked: Withdrawals) -> Withdrawals:
-    """Those of some lapsed withdrawals that never had a row; others may have had one."""
-    return asked.filter(~asked.unsure)

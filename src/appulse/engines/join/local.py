@@ -12,7 +12,7 @@ from appulse.engines.join.bucket import JoinBucket
 from appulse.engines.join.call import JoinCall, Observed, to_table
 from appulse.engines.join.short import ShortPushes
 from appulse.engines.local import Local
-from appulse.errors import bad_rows, warn_exploding
+from appulse.errors import warn_exploding
 from appulse.model.changes import encode_changes
 from appulse.model.defects import concat_rejects
 from appulse.model.degrees import degrees_hint
@@ -117,17 +117,6 @@ def rejected(call: JoinCall, tables: Mapping[str, pa.Table]) -> pa.Table:
             judge = checked if encoding.change is None else encode_changes
             parts.append(judge(tables[encoding.name], replace(encoding, fill=None, where=()))[1])
     return concat_rejects(parts, call.reject_schema)
-
-
-def check_rows(call: JoinCall, tables: Mapping[str, pa.Table]) -> None:
-    """Raise `BadArgument` for columns that cannot serve, and `BadInput` for rows where the call wants that."""
-    _kept(rejected(call, tables), call)
-
-
-def _kept(rejects: pa.Table, call: JoinCall) -> pa.Table:
-    if len(rejects) and call.on_reject == "fail":
-        raise bad_rows(rejects)
-    return rejects
 
 
 def _with_dimensions(call: JoinCall, tables: Mapping[str, pa.Table]) -> JoinCall:

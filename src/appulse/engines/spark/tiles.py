@@ -62,10 +62,6 @@ class TilePlan:
         """How many tile numbers there are, the coarse ones included."""
         return self.tiles * (2 if self.coarse_side > 0 else 1)
 
-    def is_coarse(self, tile: int) -> bool:
-        """Whether a tile is of the coarse lane's grid."""
-        return tile >= self.tiles
-
     def over(self, tiles: int) -> TilePlan:
         """The same cells over another number of tiles; hot cells are not placed any more."""
         return TilePlan(tiles, self.side, self.coarse_side, self.margin, slots=self.slots, dims=self.dims)

@@ -115,7 +115,7 @@ class Tiling:
     def is_coarse(self, place: int) -> bool:
         """Whether a place is a tile of a coarse lane's grid."""
         version = self.version_of(place)
-        return self.versions[version].plan.is_coarse(place - self._first_places[version])
+        return place - self._first_places[version] >= self.versions[version].plan.tiles
 
     def fingerprint(self, place: int) -> str:
         """A short text that differs when the plan of a place does."""

@@ -76,7 +76,7 @@ class ValueRouting:
         for b in np.unique(bucket).tolist():
             mine = np.flatnonzero(bucket == b)
             part = readings.take(row[mine])
-            yield b, part.asking(asks[mine]) if copied else part
+            yield b, replace(part, asks=asks[mine]) if copied else part
 
     def _home(self, homes: NDArray[np.uint64], readings: Readings) -> NDArray[np.int64]:
         """The bucket that answers each reading: of a hot value, whichever its sensor and time say."""
