@@ -128,7 +128,7 @@ def test_stateful_query_runs_on_the_bundled_java_where_there_is_no_other(bare: P
                 (programs / program.name).symlink_to(program)
     code = (
         "from appulse.engines.spark.session import session; from appulse.engines.spark.probe import run_probe; "
-        "spark = session(2); run_probe(spark); "
+        "spark = session(2, **{'spark.driver.extraJavaOptions': '-XX:TieredStopAtLevel=1'}); run_probe(spark); "
         "print(spark.sparkContext._jvm.System.getProperty('java.home')); spark.stop()"
     )
     ran = subprocess.run(

@@ -31,13 +31,15 @@ dead_letter = "lost.jsonl"
 only = {{ left_key = ["vans7", "vans70", "vans270"] }}
 """
 
-#: A query that would read what it writes.
-LOOP = """
+#: A query that would read what it writes; then the job, in the same session.
+LOOP_AND_JOB = """
 import sys
 import appulse as ap
+from benchmarks.kafka_job import SETTINGS, main, session
+from tests.conftest import FEW_ROWS
 
-jars, folder = sys.argv[1:]
-spark = ap.session(**{"spark.jars": jars})
+SETTINGS.update({name: value for name, value in FEW_ROWS.items() if "Java" not in name})
+spark, folder = session(), sys.argv[1]
 topics = {"kafka.bootstrap.servers": "nowhere:9092"}
 frame = spark.readStream.format("kafka").options(**topics, subscribe="vans,cabs").load()
 rows = frame.selectExpr("CAST(offset AS STRING) AS id", "timestamp AS at", "1D AS x")
@@ -45,9 +47,10 @@ pairs = ap.self_join(ap.Stream(rows, key="id", time="at", value="x"), epsilon=1.
 noop, loop = ("noop", {}), ("kafka", topics | {"topic": "cabs"})
 for outputs in ({"sink": loop}, {"sink": noop, "rejects": loop}, {"sink": noop, "alerts": [loop]}):
     try:
-        ap.start(pairs, checkpoint=folder, **outputs)
+        ap.start(pairs, checkpoint=f"{folder}/loop", **outputs)
     except ap.BadArgument as error:
         print(error)
+main()
 """
 
 
@@ -63,7 +66,10 @@ def expected() -> set[tuple[str, str]]:
 
 
 def test_a_job_from_topics_to_a_topic(tmp_path: Path) -> None:
-    """Every pair once, keyed as asked, with an id of its own; every bad message with its place and payload."""
+    """Every pair once, keyed as asked, with an id of its own; every bad message with its place and payload.
+
+    A query that would read what it writes is refused.
+    """
     try:
         jars(CONNECTOR)
         broker = Broker(tmp_path / "broker")
@@ -73,20 +79,13 @@ def test_a_job_from_topics_to_a_topic(tmp_path: Path) -> None:
     alert = ALERT.format(servers=broker.servers, topic=ALARMS)
     file.write_text(file.read_text() + alert + alert.replace(ALARMS, "a topic that cannot be"))
     with broker:
-        run = [
-            sys.executable,
-            "-m",
-            "benchmarks.kafka_job",
-            str(tmp_path),
-            broker.servers,
-            "write",
-            "run",
-            "read",
-            "alarms",
-        ]
+        run = [sys.executable, "-c", LOOP_AND_JOB, str(tmp_path), broker.servers, "write", "run", "read", "alarms"]
         fast = os.environ | {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
         done = subprocess.run(run, env=fast, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
+    said = "the query reads the topic 'cabs', and would read what it writes. Give a topic of its own."
+    assert done.stdout.splitlines() == [f"{name}: {said}" for name in ("sink", "rejects", "alerts[0]")]
+    assert not (tmp_path / "loop").exists()
     messages = [json.loads(line) for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
     pairs = [(value["left_key"], value["right_key"]) for _, value in messages]
     assert len(pairs) > 100
@@ -109,17 +108,3 @@ def test_a_job_from_topics_to_a_topic(tmp_path: Path) -> None:
     places = {(row["topic"], row["partition"], row["offset"]) for row in told}
     assert len(places) == len(bad)
     assert {row["payload"] for row in told} == {"/w==", "no json", '{"id": "x", "at": "soon"}'}
-
-
-def test_a_query_that_would_read_what_it_writes_is_refused(tmp_path: Path) -> None:
-    try:
-        files = ",".join(map(str, jars(CONNECTOR)))
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    run = [sys.executable, "-c", LOOP, files, str(tmp_path / "checkpoint")]
-    fast = os.environ | {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
-    done = subprocess.run(run, env=fast, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    said = "the query reads the topic 'cabs', and would read what it writes. Give a topic of its own."
-    assert done.stdout.splitlines() == [f"{name}: {said}" for name in ("sink", "rejects", "alerts[0]")]
-    assert not (tmp_path / "checkpoint").exists()

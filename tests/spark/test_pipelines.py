@@ -18,6 +18,7 @@ import pytest
 import appulse as ap
 from appulse.engines.spark.java import find_java
 from benchmarks.servers import ConnectServer
+from tests.conftest import FEW_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +45,7 @@ def run_pipeline(folder: Path) -> None:
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1",
     }
-    with ConnectServer(folder / "server", {"spark.sql.warehouse.dir": folder / "tables"}) as server:
+    with ConnectServer(folder / "server", {**FEW_ROWS, "spark.sql.warehouse.dir": folder / "tables"}) as server:
         run = subprocess.run(
             [command, "--remote", server.remote, "run", "--spec", str(folder / "spark-pipeline.yml")],
             cwd=folder,

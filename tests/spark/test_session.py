@@ -144,8 +144,9 @@ def test_session_is_quiet_tidy_and_can_be_had_twice(tmp_path: Path) -> None:
     code = """
     before = dict(os.environ)
     from appulse.engines.spark.probe import run_probe
+    few_rows = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
     for memory in ("1g", "1g"):
-        spark = session(1, **{"spark.driver.memory": memory, "spark.ui.enabled": False})
+        spark = session(1, **few_rows, **{"spark.driver.memory": memory, "spark.ui.enabled": False})
         run_probe(spark)
         assert spark.conf.get("spark.driver.memory") == "1g"
         assert spark.conf.get("spark.sql.ui.retainedExecutions") == "50"
