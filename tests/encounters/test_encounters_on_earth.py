@@ -171,7 +171,7 @@ def test_pushes_in_any_order_answer_as_one_call() -> None:
 def test_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path) -> None:
     table = _ships(600, 4)
     expected = ap.encounters(_sailing(table), **SETTINGS)
-    folder = files(tmp_path / "in", table, 250)
+    folder = files(tmp_path / "in", table, 300)
     streamed = ap.encounters(_sailing(read_stream(spark, folder), lateness=5), **SETTINGS)
     found, rejects = drained(streamed, tmp_path / "out")
     assert _rows([found]) == _rows([expected])

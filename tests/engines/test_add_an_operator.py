@@ -115,7 +115,7 @@ def test_spark_in_batch_and_streaming_is_as_in_process(spark: SparkSession, tmp_
     keys, values = rng.choice(list("abcdefgh"), 200).tolist(), rng.integers(-50, 50, 200).tolist()
     table = _table(list(zip(keys, (100 + np.arange(200) // 2).tolist(), values, strict=True)))
     expected = _found([toy.running_max(_stream(table))])
-    folder = files(tmp_path / "in", table, 70)
+    folder = files(tmp_path / "in", table, 100)
     batch = toy.running_max(_stream(spark.read.parquet(str(folder)))).toArrow()
     assert _found([batch]) == expected
     assert batch.schema.names == ["key", "time", "max"]

@@ -294,7 +294,7 @@ def test_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path, monkey
     asked: dict[str, Any] = {"enter": 0.8, "leave": 0.4, "dwell": "10 minutes"}
     expected = ap.fence_events(_moving(table, ELLIPSE), _zones(), **asked)
     assert {row["event"] for row in expected.to_pylist()} == {"enter", "dwell", "exit"}
-    folder = files(tmp_path / "in", table, 700)
+    folder = files(tmp_path / "in", table, 1000)
     batch = ap.fence_events(_moving(spark.read.parquet(str(folder)), ELLIPSE), _zones(), **asked).toArrow()
     assert batch.schema.names == expected.schema.names
     assert rows_of([batch]) == rows_of([expected])

@@ -175,7 +175,7 @@ def test_spark_in_batch_and_streaming_is_as_in_process(spark: SparkSession, tmp_
         for i in range(200)
     ]
     every = 7
-    folder = files(tmp_path / "in", table(rows), 70)
+    folder = files(tmp_path / "in", table(rows), 100)
     batch = ap.collect_samples(stream(spark.read.parquet(str(folder))), every=every).toArrow()
     assert reported([batch]) == expected(rows, every)
     answers, rejects = drained(ap.collect_samples(stream(read_stream(spark, folder)), every=every), tmp_path / "out")

@@ -154,7 +154,7 @@ def rows_of(table: pa.Table) -> list[str]:
 def test_any_call_answers_as_in_process(spark: SparkSession, tmp_path: Path, call: Callable[[Any], Any]) -> None:
     inside = call(rows_table())
     assert len(inside)
-    folder = files(tmp_path / "in", rows_table(), 20)
+    folder = files(tmp_path / "in", rows_table(), 30)
     batch = call(spark.read.parquet(str(folder)))
     assert batch.columns == inside.column_names
     assert rows_of(batch.toArrow()) == rows_of(inside)

@@ -77,13 +77,13 @@ def test_a_call_before_the_last_ends_as_in_process(
     spark: SparkSession, tmp_path: Path, call: Callable[[Any], Any], rejecting: bool
 ) -> None:
     expected = _matched(call(rows_table()))
-    stream = _matched(call(read_stream(spark, files(tmp_path / "in", rows_table(), 10))))
+    stream = _matched(call(read_stream(spark, files(tmp_path / "in", rows_table(), 15))))
     found = drained(stream, tmp_path / "out")[0] if rejecting else drained_answers(stream, tmp_path / "out")
     assert _sorted(found) == _sorted(expected)
 
 
 def test_a_drain_of_a_later_start_ends_as_in_process(spark: SparkSession, tmp_path: Path) -> None:
-    folder, sink = files(tmp_path / "in", rows_table(), 10), ("parquet", {"path": str(tmp_path / "out")})
+    folder, sink = files(tmp_path / "in", rows_table(), 15), ("parquet", {"path": str(tmp_path / "out")})
     for drain in (False, True):
         result = _matched(joined(read_stream(spark, folder)))
         settings = {"drain": True} if drain else {"trigger": {"availableNow": True}}
@@ -115,7 +115,7 @@ def test_a_column_of_the_user_may_be_named_as_that_of_changes(spark: SparkSessio
         stream = ap.Stream(found, key="key", time="time", value="change", lateness=200)
         return ap.window_aggregate(stream, {"change": "sum"}, window=100)
 
-    read = read_stream(spark, files(tmp_path / "in", table, 10))
+    read = read_stream(spark, files(tmp_path / "in", table, 15))
     for matched in (False, True):
         found = drained_answers(summed(read, matched=matched), tmp_path / "out")
         assert len(found)
@@ -124,7 +124,7 @@ def test_a_column_of_the_user_may_be_named_as_that_of_changes(spark: SparkSessio
 
 @pytest.mark.parametrize("matched", [False, True])
 def test_no_call_with_state_follows_changes(spark: SparkSession, tmp_path: Path, matched: bool) -> None:
-    found = joined(read_stream(spark, files(tmp_path / "in", rows_table(), 10)))
+    found = joined(read_stream(spark, files(tmp_path / "in", rows_table(), 15)))
     key = "key" if matched else "left_key"
     with pytest.raises(ap.BadArgument, match=r"answers that come and go .* no call with state can follow"):
         ap.window_aggregate(
@@ -135,7 +135,7 @@ def test_no_call_with_state_follows_changes(spark: SparkSession, tmp_path: Path,
 
 
 def test_a_call_over_encounters_says_why_it_needs_lateness(spark: SparkSession, tmp_path: Path) -> None:
-    moving = _stream(read_stream(spark, files(tmp_path / "in", rows_table(), 10)), motion=ap.Straight(max_gap=20))
+    moving = _stream(read_stream(spark, files(tmp_path / "in", rows_table(), 15)), motion=ap.Straight(max_gap=20))
     met = ap.encounters(moving, epsilon=2, probability=0.5)
     with pytest.raises(ap.BadArgument, match=r"Give lateness=, .* An encounter and a visit come when they have ended"):
         ap.window_aggregate(ap.Stream(met, key="left_key", time="start", value="legs"), {"legs": "sum"}, window=100)

@@ -91,7 +91,7 @@ def test_a_query_goes_on_with_more_or_fewer_partitions(
     sink = ("parquet", {"path": str(tmp_path / "out")})
     for at, partitions in enumerate((2, 3, 1)):
         part = table.slice(at * 80, 80)
-        for file in files(tmp_path / str(at), part, 40).iterdir():
+        for file in files(tmp_path / str(at), part, 80).iterdir():
             folder.mkdir(exist_ok=True)
             file.rename(folder / f"{at}-{file.name}")
         result = call(read_stream(spark, folder))
@@ -115,7 +115,7 @@ def test_a_query_goes_on_with_more_or_fewer_partitions(
 def test_a_query_that_was_killed_within_a_batch_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     """With the partitions it has; other ones come between batches, also after a move of states that was cut short."""
     checkpoint, sink = tmp_path / "checkpoint", ("parquet", {"path": str(tmp_path / "out")})
-    table, folder = _table(), files(tmp_path / "in", _table().slice(0, 120), 40)
+    table, folder = _table(), files(tmp_path / "in", _table().slice(0, 120), 60)
 
     def run(partitions: int | None, **going: Any) -> None:
         result = _fences(read_stream(spark, folder))
@@ -133,7 +133,7 @@ def test_a_query_that_was_killed_within_a_batch_goes_on(spark: SparkSession, tmp
     run(2, trigger=now)
     repartition._manager(spark).repartition(str(checkpoint), 1, False)
     kill()
-    for file in files(tmp_path / "later", table.slice(120), 40).iterdir():
+    for file in files(tmp_path / "later", table.slice(120), 60).iterdir():
         file.rename(folder / f"later-{file.name}")
     run(2, drain=True)
     assert _rows(read_written(tmp_path / "out")) == _rows(_fences(table))

@@ -67,7 +67,7 @@ def test_batch_streaming_and_in_process_answer_alike(
     rejected = _rows(ap.rejects(expected))
     assert len(rejected) == 3
 
-    folder = files(tmp_path / "in", table.take(np.argsort(np.arange(N) + np.arange(N) % 7 * 4, kind="stable")), 80)
+    folder = files(tmp_path / "in", table.take(np.argsort(np.arange(N) + np.arange(N) % 7 * 4, kind="stable")), 120)
     batch = ap.window_aggregate(_stream(spark.read.parquet(str(folder))), aggregates, **settings)
     found = batch.toArrow()
     assert found.schema.names == expected.schema.names
@@ -171,7 +171,7 @@ def test_the_answers_of_a_join_are_joined_in_the_same_query(spark: SparkSession,
     expected = _meetings(_near(tables))
     assert len(expected) > 50
     order = np.argsort(np.arange(N // 2) + np.arange(N // 2) % 5 * 2, kind="stable")
-    folders = [files(tmp_path / str(i), part.take(order), 30) for i, part in enumerate(tables)]
+    folders = [files(tmp_path / str(i), part.take(order), 60) for i, part in enumerate(tables)]
     found: list[pa.Table] = []
     bad: list[pa.Table] = []
 
@@ -220,7 +220,7 @@ def test_a_chain_goes_through_queries_without_state(spark: SparkSession, tmp_pat
         return matches if last == "queries" else _per_query(matches, **settings)
 
     expected = chained(tables)
-    folders = [files(tmp_path / str(i), part, 60) for i, part in enumerate(tables)]
+    folders = [files(tmp_path / str(i), part, 120 if last == "queries" else 60) for i, part in enumerate(tables)]
     frames = [read_stream(spark, folder) for folder in folders]
     result = chained(frames, lateness="10 minutes")
     if last == "queries":

@@ -40,7 +40,7 @@ def _rows(table: pa.Table) -> list[str]:
 def test_batch_streaming_and_in_process_answer_alike(spark: SparkSession, tmp_path: Path) -> None:
     table = _table()
     late = table.take(np.argsort(np.arange(N) + np.arange(N) % 7 * 4, kind="stable"))
-    folder = files(tmp_path / "in", late, 150)
+    folder = files(tmp_path / "in", late, 300)
     arguments: dict[str, Any] = {
         "sensor": "mote",
         "time": "ts",
@@ -73,7 +73,7 @@ def test_batch_streaming_and_in_process_answer_alike(spark: SparkSession, tmp_pa
 def test_phenomena_batch_streaming_and_in_process_tell_the_same(spark: SparkSession, tmp_path: Path) -> None:
     table = _table()
     late = table.take(np.argsort(np.arange(N) + np.arange(N) % 7 * 4, kind="stable"))
-    folder = files(tmp_path / "in", late, 150)
+    folder = files(tmp_path / "in", late, 300)
     where = pa.table(
         {"mote": [f"m{i}" for i in range(12)], "x": np.arange(12) % 4 * 1.0, "y": np.arange(12) // 4 * 1.0}
     )
