@@ -60,7 +60,7 @@ def _join(left: Any = None, right: Any = None, **settings: Any) -> pa.Table:
         ({"probability": None}, "probability=None"),
         ({"window": [10]}, r"window=\[10\]\): give a window such as.*or a duration"),
         ({"window": "10 secnds"}, "unknown unit"),
-        ({"window": ap.TimeWindow(1, per_stream={"rihgt": 2})}, "'rihgt', which is no stream.*Did you mean 'right'"),
+        ({"window": ap.TimeWindow(1, per_stream={"rihgt": 2})}, "'rihgt', which is not a stream.*Did you mean 'right'"),
         ({"on_reject": "ignore"}, "on_reject='ignore'.*collect"),
     ],
 )
@@ -125,7 +125,7 @@ def test_definitions_are_checked_when_they_are_made(make: Any, message: str) -> 
         ({"existence": "text"}, "not a number"),
         ({"value": ap.Samples("x")}, r"Samples\('x'\) of stream 'left' is double"),
         ({"value": ap.Samples("texts")}, r"Samples\('texts'\).*list<list<double>>"),
-        ({"value": ap.Samples("list", weights="x")}, "weights='x' of stream 'left' is no list"),
+        ({"value": ap.Samples("list", weights="x")}, "weights='x' of stream 'left' is not a list"),
         ({"time": "text"}, "time='text' holds string"),
         ({"name": "cabs", "key": "idd"}, "Stream 'cabs' has no column 'idd'"),
     ],

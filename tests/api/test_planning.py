@@ -175,7 +175,7 @@ def test_the_call_stays_as_it_is_and_may_not_have_begun() -> None:
     [
         (crowd(1).slice(0, 0), {}, "no rows with a time"),
         ({"left": crowd(1)}, {}, "no rows of the stream 'right'"),
-        ({"lift": crowd(1)}, {}, "names 'lift', which is no stream. Did you mean 'left'"),
+        ({"lift": crowd(1)}, {}, "names 'lift', which is not a stream. Did you mean 'left'"),
         (crowd(1), {"rate": {"lef": 1.0}}, "rate= names 'lef'"),
         (crowd(1).drop_columns(["t"]), {}, "no column 't'"),
         (scans(1), {}, "All rows of the sample are of one time"),

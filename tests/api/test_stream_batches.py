@@ -179,7 +179,7 @@ def test_a_call_of_one_stream_takes_its_frame_alone() -> None:
     ("frames", "message"),
     [
         ({"a": table(0)}, "needs a frame for each stream, a, b, and got a"),
-        ({"a": "nowhere/at all", "b": table(0)}, "is no Parquet file and no folder"),
+        ({"a": "nowhere/at all", "b": table(0)}, "is not a Parquet file or a folder"),
         ({"a": 5, "b": table(0)}, "is a builtins.int. Give a RecordBatchReader"),
     ],
 )

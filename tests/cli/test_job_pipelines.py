@@ -179,7 +179,11 @@ def test_an_iceberg_table_is_named_by_its_catalog(job: Path) -> None:
     ("old", "new", "expected"),
     [
         ("", "", []),
-        ("x DOUBLE", "x DOUBEL", ["sources.near.schema: columns cannot be read at position 31: 'doubel' is no type"]),
+        (
+            "x DOUBLE",
+            "x DOUBEL",
+            ["sources.near.schema: columns cannot be read at position 31: 'doubel' is not a type"],
+        ),
         ("x DOUBLE", "x STRING", ["Column 'x' of stream 'near' is string, not a number."]),
         ("x DOUBLE", "x TIME(6)", []),  # Spark knows it
         ("x DOUBLE", "x DOUBLE, m MAP<STRING, INT>", []),
@@ -189,9 +193,13 @@ def test_an_iceberg_table_is_named_by_its_catalog(job: Path) -> None:
             'time = "att"\nvalue = "xx"\ncarry = "colour"',
             [f"Stream 'near' has no column '{name}'." for name in ("xx", "att", "colour")],
         ),
-        ('key = "left_key"', 'key = "left_kee"', ["sink.key: is 'left_kee', which is no column of its rows. Did you"]),
-        ('key = "detail"', 'key = "left_key"', ["rejects.key: is 'left_key', which is no column of its rows."]),
-        ('key = "right_key"', 'key = "x"', ["alerts.0.key: is 'x', which is no column of its rows."]),
+        (
+            'key = "left_key"',
+            'key = "left_kee"',
+            ["sink.key: is 'left_kee', which is not a column of its rows. Did you"],
+        ),
+        ('key = "detail"', 'key = "left_key"', ["rejects.key: is 'left_key', which is not a column of its rows."]),
+        ('key = "right_key"', 'key = "x"', ["alerts.0.key: is 'x', which is not a column of its rows."]),
     ],
 )
 def test_a_call_is_checked_against_the_schema_of_messages(
@@ -203,7 +211,7 @@ def test_a_call_is_checked_against_the_schema_of_messages(
     file.write_text(text.replace(old, new))
     found = [str(problem) for problem in jobs.validate(file)]
     if new == "x TIME(6)" and "mqtt" in source:  # which Spark does not decode
-        assert "'time' is no type" in found.pop()
+        assert "'time' is not a type" in found.pop()
     if new.endswith("MAP<STRING, INT>") and "mqtt" in source:
         assert "sources.near.schema: The schema of messages has a column that is not read from JSON" in found.pop()
     assert len(found) == len(expected), found

@@ -268,7 +268,7 @@ def test_paths_may_be_absolute_at_home_or_elsewhere(job: Path) -> None:
         ('path = "near"', "", "sources.near.path: is missing, and has no default."),
         ("sigma = 1.0", "sigma = -1.0", "defaults.value: Gaussian(sigma=-1.0): give a finite number, at least 0"),
         ('"10 seconds"', '"10 secnds"', "similarity_join.window: the duration '10 secnds': it has the unknown unit"),
-        ('"10 seconds"', "{ time = 1, per_stream = { nar = 2 } }", "names 'nar', which is no stream. Did you mean"),
+        ('"10 seconds"', "{ time = 1, per_stream = { nar = 2 } }", "names 'nar', which is not a stream. Did you mean"),
         ('"10 seconds"', "{ cuont = 5 }", "similarity_join.window.cuont: unknown key. Did you mean 'count'?"),
         ('"10 seconds"', "{ count = 0 }", "similarity_join.window.count: is 0 (a number), wanted at least 1."),
         ('"10 seconds"', "{ count = 2.5 }", "similarity_join.window.count: is 2.5 (a number), wanted a whole number."),

@@ -113,7 +113,7 @@ def test_a_job_of_queries_is_the_call_it_stands_for(job: Path, spark: SparkSessi
         ('path = "rules.sql"', 'path = "rules.txt"', "ends in '.txt'. Known: .csv, .parquet, .geojson, .json, .sql"),
         ('window = "10 seconds"', "window = { delta = 'x', bound = 1.0 }", "window is one of time or count"),
         ('n = "count"', 'n = "cuont"', "aggregate.n"),
-        ('"near.x"]', '"near.y"]', "names 'near.y', which is no column of numbers. Did you mean 'near.x'?"),
+        ('"near.x"]', '"near.y"]', "names 'near.y', which is not a column of numbers. Did you mean 'near.x'?"),
         ('[sources.far]\npath = "far"\n', "", "are for queries over two sources or more"),
         ("checkpoint =", "sample = 5\ncheckpoint =", "sample plans the tiles of a join"),
     ],

@@ -62,7 +62,7 @@ def test_what_is_written_is_read(fields: list[tuple[str, tuple[str, pa.DataType]
         ("a int not", 10, "NULL is missing"),
         ("a int comment", 14, "text of a comment is missing"),
         ("a decimal(50, 2)", 17, "precision"),
-        ("a varchar(x)", 12, "'x' is no whole number"),
+        ("a varchar(x)", 12, "'x' is not a whole number"),
         ("a int)", 6, "comma is missing"),
         ("a int; b int", 6, "comma is missing"),
         ("a int /* b", 6, "comma is missing"),

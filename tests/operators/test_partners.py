@@ -148,7 +148,7 @@ def test_a_stream_without_rows_leaves_all_of_the_other_alone() -> None:
     )
     rows = pa.table({"k": [1, 2], "t": [0.0, 0.0], "x": [5.0, 0.0]})
     join.push(left=rows)
-    with pytest.raises(ap.BadArgument, match="Push every stream first, if only an empty frame"):
+    with pytest.raises(ap.BadArgument, match=r"Push every stream first \(an empty frame is enough\)"):
         join.drain()
     join = ap.SimilarityJoin(*join._streams.values(), epsilon=1, probability=0.5, window=10, how="left_anti")
     join.push(left=rows, right=rows.slice(0, 0))

@@ -85,7 +85,7 @@ def test_geometries_and_by_hand() -> None:
         ({"place": ap.Position("lat", "lon", sigma=1.0)}, "without errors"),
         ({"place": ap.Position("lat", "east")}, "no column 'east'"),
         ({"place": ap.Position("lat", "lon"), "locations": None, "reach": None}, "place= says which columns"),
-        ({"place": ap.Position("lon", "lat")}, r"a row \(1, sensor '?\w+'?\) that is no place: .*latitude outside"),
+        ({"place": ap.Position("lon", "lat")}, r"a row \(1, sensor '?\w+'?\) that is not a place: .*latitude outside"),
     ],
 )
 def test_errors_say_what_to_do(change: dict[str, Any], message: str) -> None:

@@ -256,7 +256,7 @@ def test_refusals_tell_position_and_reason_each_its_own() -> None:
     assert "position 3: there is no column 'y'" in told[1]
     assert "a number cannot be compared with a text" in told[2]
     assert "position 4: the end" in told[3]
-    assert "position 5: this is no time such as" in told[5]
+    assert "position 5: this is not a time such as" in told[5]
     assert told[6] == "the condition is null"
     assert told[7] == "the key is null"
     assert "functions such as sum() are not supported" in told[8]
@@ -496,7 +496,7 @@ def test_select_brings_values_along_as_json() -> None:
         key=str,
     )
     [reject] = ap.rejects(result).to_pylist()
-    assert "select names 'nam', which is no column of the stream. Did you mean 'name'?" in reject["detail"]
+    assert "select names 'nam', which is not a column of the stream. Did you mean 'name'?" in reject["detail"]
 
 
 def test_counts_are_of_rows_also_where_they_are_uncertain() -> None:

@@ -419,7 +419,7 @@ def test_what_is_no_region_is_a_reject(row: dict[str, Any], reason: str, reporte
 
 def test_bad_arguments() -> None:
     rows = _rows(np.random.default_rng(1), 3)
-    with pytest.raises(ap.BadArgument, match="is no place"):
+    with pytest.raises(ap.BadArgument, match="is not a place"):
         ap.match_queries(_stream(rows, ap.Exact("x")), pa.table({"query": [1], "region": [SQUARE]}))
     with pytest.raises(ap.BadArgument, match="no column 'region' that it widens"):
         ap.match_queries(_stream(rows), pa.table({"query": [1], "condition": ["x > 1"], "radius": [1.0]}))

@@ -492,7 +492,7 @@ def test_the_command_takes_names_and_units(tmp_path: Path) -> None:
 
 
 def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
-    assert "is no folder" in call(tmp_path / "nowhere").output
+    assert "is not a folder" in call(tmp_path / "nowhere").output
     (tmp_path / "notes.txt").touch()
     told = call(tmp_path)
     assert (told.exit_code, "there is notes.txt" in told.output) == (2, True)

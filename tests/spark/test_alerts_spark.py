@@ -47,7 +47,7 @@ def test_an_attempt_after_a_crash_sends_the_same_ids(spark: SparkSession, tmp_pa
             ("webhook", {"url": server.url, "only": {"query": "a"}}),
             ("kafka", {"topic": "events", "kafka.bootstrap.servers": "127.0.0.1:1", "attempts": 1, "only": {"k": [5]}}),
         ]
-        with pytest.raises(BadArgument, match="names 'k', which is no column of the answers"):
+        with pytest.raises(BadArgument, match="names 'k', which is not a column of the answers"):
             started(spark, tmp_path, alerts)
         alerts[1][1]["only"] = {"key": [5]}
         started(spark, tmp_path, alerts)

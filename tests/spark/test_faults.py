@@ -376,7 +376,7 @@ NOT_THERE = {"url": "jdbc:nosuch://host/base", "dbtable": "pairs"}
 @pytest.mark.parametrize(
     ("bad", "sink", "error", "told"),
     [
-        (b"no Parquet, and long enough", "parquet", BadInput, r"b\.parquet is no Parquet file.*same name"),
+        (b"no Parquet, and long enough", "parquet", BadInput, r"b\.parquet is not a Parquet file.*same name"),
         (TABLE.set_column(2, "x", pa.array(["a"] * 5)), "parquet", BadInput, r"BINARY in the column x.*expects double"),
         (None, ("jdbc", NOT_THERE), SessionError, r"no JDBC driver.*--packages"),
         (None, ("nosuch", {}), SessionError, "no data source 'nosuch'"),

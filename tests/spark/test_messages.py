@@ -112,7 +112,7 @@ def test_ids_are_the_same_in_whatever_order_and_partition_rows_come(spark: Spark
 def test_messages_go_by_the_column_of_the_users_choice(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1, "x"), (2, "y")], "left_key long, name string")
     assert sorted(row["key"] for row in encoded(frame, "q", 0, "left_key").collect()) == ["1", "2"]
-    with pytest.raises(ap.BadArgument, match=r"key 'left_kye' is no column of its rows\. Did you mean 'left_key'"):
+    with pytest.raises(ap.BadArgument, match=r"key 'left_kye' is not a column of its rows\. Did you mean 'left_key'"):
         encoded(frame, "q", 0, "left_kye")
 
 

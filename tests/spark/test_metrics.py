@@ -190,7 +190,7 @@ def test_what_cannot_be_listened_to_is_said(spark: SparkSession, monkeypatch: py
         for arguments, said in (
             ({}, "has nobody to report to"),
             ({"on_batch": 3}, r"on_batch=3\): give a function of the metrics"),
-            ({"prometheus": "http"}, "prometheus='http' is no port"),
+            ({"prometheus": "http"}, "prometheus='http' is not a port"),
             ({"prometheus": True}, r"prometheus=True\): give a port"),
             ({"prometheus": 99_999}, "cannot be served: .*0-65535"),
             ({"prometheus": f"localhost:{taken}"}, f"localhost:{taken}' cannot be served: .*in use"),

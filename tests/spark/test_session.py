@@ -126,7 +126,7 @@ def test_number_of_cores_is_checked(cores: int) -> None:
 def test_settings_go_by_their_full_names() -> None:
     from appulse.engines.spark.session import session
 
-    with pytest.raises(BadArgument, match="'driver_memory' is no Spark setting"):
+    with pytest.raises(BadArgument, match="'driver_memory' is not a Spark setting"):
         session(driver_memory="8g")
 
 

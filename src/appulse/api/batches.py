@@ -139,7 +139,7 @@ def _opened(name: str, stream: Stream, frame: Any, rows: int) -> tuple[pa.Schema
         except BadArgument:
             raise
         except (OSError, pa.ArrowException, ValueError) as error:
-            raise BadArgument(f"{str(frame)!r} is no Parquet file and no folder of them: {error}") from None
+            raise BadArgument(f"{str(frame)!r} is not a Parquet file or a folder of them: {error}") from None
     if isinstance(frame, ds.Dataset):
         return frame.schema, _read_in_turn(frame, rows)
     if isinstance(frame, pa.RecordBatchReader):

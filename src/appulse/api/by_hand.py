@@ -159,7 +159,7 @@ class ByHand(Generic[Engine]):
         if engine is not None:
             return self._survivors.with_rejects(engine.rejects())
         if not self._held:
-            raise BadArgument("Nothing has been judged yet: push some rows first, if only an empty frame.")
+            raise BadArgument("Nothing has been judged yet: push some rows first (an empty frame is enough).")
         return self._early_rejects()
 
     def take_rejects(self) -> pa.Table | None:
@@ -222,7 +222,7 @@ class ByHand(Generic[Engine]):
     def explain(self) -> Explanation:
         """How the call is carried out, as from `explain`; known once its streams have types."""
         if self._engine is None:
-            raise BadArgument("Nothing is known yet: push some rows of every stream first, if only empty frames.")
+            raise BadArgument("Nothing is known yet: push some rows of every stream first (an empty frame is enough).")
         return self._explained(self._engine)
 
     # What a kind of call is like.
@@ -274,7 +274,7 @@ class ByHand(Generic[Engine]):
     def _check_shown(self, held: Sequence[Frames]) -> None:
         """Raise `BadArgument` where a stream has shown no columns."""
         if len(self._shown(held)) < len(self._streams):
-            raise BadArgument("A stream has shown no columns. Push every stream first, if only an empty frame.")
+            raise BadArgument("A stream has shown no columns. Push every stream first (an empty frame is enough).")
 
     def _has_values(self, held: Sequence[Frames]) -> bool:
         """Whether some column says if values are numbers or vectors, where they may be either."""

@@ -221,7 +221,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
             return self._engine.current()
         shown = self._shown(self._held)
         if not shown or (len(shown) < len(self._streams) and not self._drained):
-            raise BadArgument("Nothing stands yet: push every stream first, if only an empty frame.")
+            raise BadArgument("Nothing stands yet: push every stream first (an empty frame is enough).")
         return self._resolve(self._held, emit="matches").answer_schema.empty_table()
 
     def _fixed(self, name: str) -> tuple[str, ...]:

@@ -155,7 +155,7 @@ def _rates(rate: float | Mapping[str, float] | None, names: list[str], trial: Tr
         return [float(rate * one / max(usual.sum(), 1e-12)) for one in usual]
     for name in rate:
         if name not in names:
-            raise BadArgument(f"rate= names {name!r}, which is no stream.{nearest(str(name), names)}")
+            raise BadArgument(f"rate= names {name!r}, which is not a stream.{nearest(str(name), names)}")
     return [float(rate.get(name, one)) for name, one in zip(names, usual, strict=True)]
 
 
@@ -426,7 +426,7 @@ class _Frames:
         given = sample if isinstance(sample, Mapping) else {names[0]: sample}
         for name in given:
             if name not in names:
-                raise BadArgument(f"sample= names {name!r}, which is no stream.{nearest(str(name), names)}")
+                raise BadArgument(f"sample= names {name!r}, which is not a stream.{nearest(str(name), names)}")
         if missing := [name for name in names if name not in given]:
             raise BadArgument(f"sample= has no rows of the stream {missing[0]!r}. Give a mapping with each stream.")
         self.batch: int | None = None

@@ -306,7 +306,7 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
     @property
     def _first(self) -> pa.Table:
         if not self._waiting:
-            raise BadArgument("There are no queries yet. Add some by change(), if only an empty frame of them.")
+            raise BadArgument("There are no queries yet. Add some by change() (an empty frame is enough).")
         return self._waiting[0]
 
     def explain_query(self, query: Any) -> dict[str, Any]:
@@ -326,7 +326,7 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
     @property
     def _known(self) -> LocalQueries | LocalWindowQueries:
         if self._engine is None:
-            raise BadArgument("Nothing has been judged yet: push rows first, if only an empty frame.")
+            raise BadArgument("Nothing has been judged yet: push rows first (an empty frame is enough).")
         return self._engine
 
 

@@ -45,7 +45,7 @@ Described: TypeAlias = Annotated[
 
 def _result(value: Any) -> Any:
     if isinstance(value, Stream):
-        raise Unfit("a stream is no result: rows of it that cannot be used are rejects of the call that takes it.")
+        raise Unfit("a stream is not a result: rows of it that cannot be used are rejects of the call that takes it.")
     if not (isinstance(value, pa.Table) or is_spark(value)):
         raise Unfit
     return value

@@ -59,7 +59,7 @@ class _File(NamedTuple):
 def compact(folder: Path, size: int) -> Compacted:
     """Merge files of a sink's folder into files of at least ``size`` bytes, where there are enough of them."""
     if not folder.is_dir():
-        raise BadArgument(f"{folder} is no folder of this machine. Name the folder of a Parquet sink.")
+        raise BadArgument(f"{folder} is not a folder of this machine. Name the folder of a Parquet sink.")
     try:
         with _alone(folder / _ASIDE) as aside:
             _finish(folder, aside)

@@ -449,7 +449,7 @@ def _json_lines(data: bytes, _form: Form, schema: pa.Schema | None) -> tuple[pa.
     if schema is None:
         objects = [line for line in each if _is_object(line)]
         if not objects:
-            return None, [*bad, *(_bad(i, line, "is no JSON object") for i, line in good)]
+            return None, [*bad, *(_bad(i, line, "is not a JSON object") for i, line in good)]
         schema = _json(b"\n".join(objects), None).schema
     rows, reasons = read_each(each, schema, as_text=True)
     return _without(rows, reasons), [*bad, *(_bad(*good[i], why) for i, why in reasons.items())]

@@ -213,7 +213,7 @@ def check_only(given: Any, known: Sequence[str]) -> dict[str, Sequence[Any]]:
         raise BadArgument(f"only={given!r}: give a mapping of columns to values, such as {{'event': ['enter']}}.")
     for name in given:
         if name not in known:
-            raise BadArgument(f"only= names {name!r}, which is no column of the answers.{nearest(name, known)}")
+            raise BadArgument(f"only= names {name!r}, which is not a column of the answers.{nearest(name, known)}")
     return {name: value if isinstance(value, list | tuple) else [value] for name, value in given.items()}
 
 

@@ -91,7 +91,7 @@ def _line(
     """A message on one line; raises `ValueError` or `TypeError` if it is no JSON object, or has bytes not as base64."""
     found = json.loads(payload.decode(), parse_float=parse_float)
     if not isinstance(found, dict):
-        raise TypeError("it is no JSON object")
+        raise TypeError("it is not a JSON object")
     for name, kind in zip(schema.names, schema.types, strict=True):
         if name in found:
             found[name] = _fit_for(found[name], kind, as_text=as_text)

@@ -231,7 +231,7 @@ class _Reader:
     def _read_function(self, module: str, name: str) -> Any:
         """One of an operator: no state holds others."""
         if not module.startswith(_OPERATORS):
-            raise ValueError(f"{module}.{name} is no part of a state")
+            raise ValueError(f"{module}.{name} is not part of a state")
         return _known(vars(sys.modules[module])[name], FunctionType, name)
 
     def _read_output(self, most: int | None, made: float, expected: float | None) -> Output:
@@ -247,13 +247,13 @@ class _Reader:
 def _class(module: str, name: str) -> Any:
     """A class of appulse that has been imported."""
     if not module.startswith(_OWN) or "." in name:
-        raise ValueError(f"{module}.{name} is no part of a state")
+        raise ValueError(f"{module}.{name} is not part of a state")
     return _known(vars(sys.modules[module])[name], type, name)
 
 
 def _known(value: Any, kind: type, name: str) -> Any:
     if not isinstance(value, kind) or not value.__module__.startswith(_OWN):
-        raise TypeError(f"{name} is no part of a state")
+        raise TypeError(f"{name} is not part of a state")
     return value
 
 

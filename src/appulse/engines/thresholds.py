@@ -163,7 +163,7 @@ def _dimension(name: str, argument: str, streams: Sequence[Stream], d: int | Non
     if not found:
         listed = list(dict.fromkeys(one for own in known for one in own[: d or 3]))
         raise BadArgument(
-            f"{argument}= names {name!r}, which is no dimension of the values.{nearest(name, listed)} "
+            f"{argument}= names {name!r}, which is not a dimension of the values.{nearest(name, listed)} "
             f"They have: {', '.join(listed)}."
         )
     if len(found) > 1:

@@ -107,5 +107,5 @@ def _bytes(array: NDArray[Any]) -> memoryview:
 
 def _damaged(path: Path, what: str) -> StateError:
     return StateError(
-        f"{path} is no saved repository that can be used: {what}. Save it again, or take another version."
+        f"{path} is not a saved repository that can be used: {what}. Save it again, or take another version."
     )

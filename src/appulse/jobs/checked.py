@@ -125,7 +125,7 @@ class Job:
 def refusal(path: str | Path, problems: Sequence[Problem]) -> JobError:
     """All that is wrong with a job file, as one error."""
     listed = "".join(f"\n  {problem}" for problem in problems)
-    return JobError(f"{path} is no job that can run:{listed}")
+    return JobError(f"{path} is not a job that can run:{listed}")
 
 
 def _taken(given: Any, where: str = "") -> Iterator[tuple[str, str]]:

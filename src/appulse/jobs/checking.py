@@ -151,7 +151,7 @@ def _key_of(where: str, sink: Any, columns: Sequence[str]) -> list[Problem]:
     key = sink.key if isinstance(sink, TopicSink) else None
     if key is None or key in columns:
         return []
-    return [Problem(f"{where}.key", f"is {key!r}, which is no column of its rows.{nearest(key, columns)}")]
+    return [Problem(f"{where}.key", f"is {key!r}, which is not a column of its rows.{nearest(key, columns)}")]
 
 
 def _check_operator(

@@ -82,7 +82,7 @@ def _on_spark(data: DataTable) -> Iterator[str]:
     for name in data.options if known else ():
         if name.lower() not in names and "." not in name:
             instead = likely(name, known) or f" Known: {', '.join(sorted(known))}."
-            yield f"{name} is no option of files of {data.format} on Spark.{instead}"
+            yield f"{name} is not an option of files of {data.format} on Spark.{instead}"
 
 
 def _here(data: DataTable) -> Iterator[str]:

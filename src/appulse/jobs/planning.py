@@ -95,7 +95,7 @@ class _Files:
         sources = job.table.sources
         for name in samples:
             if name not in sources:
-                raise JobError(f"--sample names {name!r}, which is no source.{nearest(name, sources)}")
+                raise JobError(f"--sample names {name!r}, which is not a source.{nearest(name, sources)}")
         self._streams: dict[str, Stream] = dict(zip(sources, job.table.streams(), strict=True))
         self._parts: dict[str, list[_Part]] = {}
         self.times: dict[str, NDArray[np.int64]] = {}

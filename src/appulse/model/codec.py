@@ -88,7 +88,7 @@ def unpack_columns(
     """What `pack_columns` packed."""
     if len(blob) < _HEADER.size or bytes(blob[:4]) != MAGIC:
         raise StateError(
-            f"{len(blob)} bytes are no block of appulse (they begin with {bytes(blob[:4])!r}). The checkpoint is "
+            f"{len(blob)} bytes are not a block of appulse (they begin with {bytes(blob[:4])!r}). The checkpoint is "
             "damaged or belongs to another program: restore it, or start with a new one."
         )
     _, checksum, version, size, own, count = _HEADER.unpack_from(blob)

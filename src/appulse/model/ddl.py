@@ -110,7 +110,7 @@ class _Reader:
             return pa.struct(self.fields(end=">"))
         if word not in TYPES:
             hint = likely(word, TYPES) or f" Known: {', '.join([*TYPES, *_NESTED])}."
-            raise self.unread(f"{word!r} is no type.{hint}".removesuffix("."))
+            raise self.unread(f"{word!r} is not a type.{hint}".removesuffix("."))
         return TYPES[word]
 
     def _decimal(self) -> pa.DataType:
@@ -133,7 +133,7 @@ class _Reader:
     def _whole(self) -> int:
         word = self._word("a whole number")
         if not word.isdecimal():
-            raise self.unread(f"{word!r} is no whole number")
+            raise self.unread(f"{word!r} is not a whole number")
         return int(word)
 
     def _leave_out(self) -> None:

@@ -251,7 +251,7 @@ def _check_lists(model: Samples, stream: str, schema: pa.Schema) -> None:
         )
     weights = None if model.weights is None else schema.field(model.weights).type
     if weights is not None and not (is_list(weights) or pa.types.is_null(weights)):
-        raise BadArgument(f"weights={model.weights!r} of stream {stream!r} is no list. Give list<double>.")
+        raise BadArgument(f"weights={model.weights!r} of stream {stream!r} is not a list. Give list<double>.")
     if model.weights is not None and not is_numeric(schema.field(model.weights).type.value_type):
         kind = schema.field(model.weights).type
         raise BadArgument(f"weights={model.weights!r} of stream {stream!r} is {kind}. Give list<double>.")

@@ -92,7 +92,7 @@ def _of_rings(shapely: Any, given: list[Any]) -> Any:
         return shapely.Polygon(rings[0], rings[1:])
     if depth == _RINGS + 1:
         return shapely.MultiPolygon([_of_rings(shapely, part) for part in given])
-    raise TypeError("nested lists that are no polygon")
+    raise TypeError("nested lists that are not a polygon")
 
 
 def _place(given: Any) -> tuple[float, float]:
@@ -130,7 +130,7 @@ def _trouble(shapely: Any, shape: Any, radius: float, earth: Earth | None) -> It
     if shape.is_empty:
         yield "an empty geometry"
     if shape.geom_type not in _SIMPLE:
-        yield f"a {shape.geom_type} is no point, line or polygon, nor several of one kind"
+        yield f"a {shape.geom_type} is not a point, line or polygon, nor several of one kind"
     if not np.isfinite(shapely.get_coordinates(shape)).all():
         yield "coordinates that are not finite"
     if not shape.is_valid:

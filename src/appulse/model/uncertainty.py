@@ -335,7 +335,7 @@ class Position:
         axes = [("ellipse", axis) for axis in (self.ellipse or ())[:2]]
         for name, sigma in (("sigma", self.sigma), ("altitude_sigma", self.altitude_sigma), *axes):
             if isinstance(sigma, float) and sigma > MOST_ERROR:
-                unit, above = "metres", "where a plane is no model of the Earth"
+                unit, above = "metres", "where a plane is not a model of the Earth"
                 if self.earth == "sky":
                     unit, above = "arc seconds", "27.8 degrees, and the tails of a larger error go around the sky"
                 raise BadArgument(

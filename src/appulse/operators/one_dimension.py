@@ -102,7 +102,7 @@ def matches(
             start, store.linked, low, n = sort_match(cursor, rule, rows, given, window, held, index.of(store), out)
             tally[2] = tally[0]
         else:
-            raise TypeError(f"{index!r} is no index on a line")
+            raise TypeError(f"{index!r} is not an index on a line")
         yield out.arrival[:n], out.row[:n], out.probability[:n]
 
 

@@ -278,7 +278,7 @@ class _Parser:
             given = self._next()
             micros = micros_of(_unquoted(given))
             if micros is None:
-                self._refuse(f"{given.text} is no time such as '2024-01-31 12:00:00'", given)
+                self._refuse(f"{given.text} is not a time such as '2024-01-31 12:00:00'", given)
             return Literal(Instant(micros), token.at)
         if self._token.kind == "(":
             return self._function(token, self._deeper(depth, token))
@@ -288,7 +288,7 @@ class _Parser:
         self._next()
         if name not in self._streams:
             known = nearest(name, self._streams) if self._streams else " Name columns without a stream here."
-            self._refuse(f"{name!r} is no stream.{known}", token)
+            self._refuse(f"{name!r} is not a stream.{known}", token)
         column = self._next()
         if column.kind not in ("word", "name"):
             self._refuse(f"{column.described} where a column of {name!r} is expected", column)
@@ -388,7 +388,7 @@ def _tokens(text: str) -> Iterator[_Token]:
         if match is None:
             if text[at] in "'\"`" or text.startswith("/*", at):
                 refuse(text, at, f"what begins with {text[at]} here has no end, or nothing in it")
-            refuse(text, at, f"{text[at : at + 10].partition(' ')[0]!r} is no part of a condition")
+            refuse(text, at, f"{text[at : at + 10].partition(' ')[0]!r} is not part of a condition")
         kind, found = str(match.lastgroup), match[0]
         if kind == "mark":
             kind = _SAME.get(found, found)
@@ -485,7 +485,9 @@ class _Kinds:
                 side = node.left if kinds[0] == TEXT else node.right
                 if not isinstance(side, Literal) or micros_of(str(side.value)) is None:
                     refuse(
-                        self._text, side.at, "this is no time such as '2024-01-31 12:00:00', and is compared with one"
+                        self._text,
+                        side.at,
+                        "this is not a time such as '2024-01-31 12:00:00', and is compared with one",
                     )
             elif len(known) > 1:
                 refuse(self._text, node.at, f"a {kinds[0]} cannot be compared with a {kinds[1]}")

@@ -81,7 +81,7 @@ def report(directory: str | Path, *, title: str | None = None, note: str = "", s
     shown = shown or Shown()
     folder = Path(directory)
     if not folder.is_dir():
-        raise BadArgument(f"{folder} is no folder. Name one that holds results. {HELP}")
+        raise BadArgument(f"{folder} is not a folder. Name one that holds results. {HELP}")
     named = title or folder.resolve().name
     if (events := _first(folder, EVENTS)) is not None:
         readings, locations = (_needed(folder, name) for name in ("readings", "locations"))

@@ -167,7 +167,7 @@ def _columns(
         place = both[0][0], both[1][0]
     for name in place:
         if name not in names or not is_numeric(table.schema.field(name).type):
-            raise BadArgument(f"place={place!r}: {name!r} is no column of numbers. They have: {', '.join(names)}.")
+            raise BadArgument(f"place={place!r}: {name!r} is not a column of numbers. They have: {', '.join(names)}.")
     if error is None:
         error = next((name for name in ERRORS if name in names and is_numeric(table.schema.field(name).type)), "")
     elif error not in names:

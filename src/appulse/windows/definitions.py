@@ -74,7 +74,7 @@ class TimeWindow:
         for name in own:
             if name not in streams:
                 raise BadArgument(
-                    f"TimeWindow(per_stream=) names {shown(name)}, which is no stream.{nearest(str(name), streams)}"
+                    f"TimeWindow(per_stream=) names {shown(name)}, which is not a stream.{nearest(str(name), streams)}"
                 )
         return tuple(duration(own.get(name, self.length), "TimeWindow") for name in streams)
 

@@ -131,7 +131,7 @@ def resolve_aggregate(
     model = encoding.held_as
     if isinstance(stream.value, Position):
         raise BadArgument(
-            f"The value of stream {name!r} is a position, and an aggregate of latitudes or longitudes is no place. "
+            f"The value of stream {name!r} is a position, and an aggregate of latitudes or longitudes is not a place. "
             "Give the column to aggregate as value=, e.g. value=ap.Gaussian('speed', sigma=0.5)."
         )
     d = encoding.dimensions or infer_dimensions(table, stream.value) or 1

@@ -78,7 +78,7 @@ def resolve_collect(stream: Stream, schema: pa.Schema, settings: CollectSettings
         raise BadArgument(f"Intervals go by time, and the stream has order={stream.order!r}. Leave it out.")
     span = duration(settings.every, "every")
     if span <= 0:
-        raise BadArgument(f"every={settings.every!r} is no interval. Give more than 0, such as '10 seconds'.")
+        raise BadArgument(f"every={settings.every!r} is not an interval. Give more than 0, such as '10 seconds'.")
     call = CollectCall(
         replace(encoding_of(stream, schema), carry=carried_of(stream, schema, name)),
         span,

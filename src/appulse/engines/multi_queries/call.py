@@ -287,7 +287,7 @@ def _aggregates(
         if column is not None and (column not in call.types or kind_of(call.types[column]) != NUMBER):
             known = [own for own, kind in call.types.items() if kind_of(kind) == NUMBER]
             raise BadArgument(
-                f"aggregate= names {column!r}, which is no column of numbers.{nearest(str(column), known)}"
+                f"aggregate= names {column!r}, which is not a column of numbers.{nearest(str(column), known)}"
             )
         if aggregate == MEAN and len(uncertain) > 1:
             raise BadArgument(

@@ -213,7 +213,7 @@ def checked_changes(table: pa.Table, call: QueryCall) -> pa.Table:
     check_queries(table.schema)
     if REGION in table.column_names and call.place is None:
         raise BadArgument(
-            f"The queries have a column 'region', and the value of stream {call.encoding.name!r} is no place: "
+            f"The queries have a column 'region', and the value of stream {call.encoding.name!r} is not a place: "
             f"{call.encoding.model!r}. Regions need a value of two columns, or ap.Position(lat, lon)."
         )
     if SELECT in table.column_names and not call.selecting:
@@ -400,7 +400,7 @@ class LocalQueries:
         known = [name for name, _ in self.call.types if not self.call.encoding.is_dimension(name)]
         for name in names:
             if name not in known:
-                raise BadArgument(f"select names {name!r}, which is no column of the stream.{nearest(name, known)}")
+                raise BadArgument(f"select names {name!r}, which is not a column of the stream.{nearest(name, known)}")
         return names
 
     def _values(self, rows: ValidRows, found: Matched) -> pa.Array:

@@ -81,7 +81,7 @@ def places_of(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float 
     if defects.bad.any():
         row, reason, detail = (column[0].as_py() for column in defects.columns())
         who = _listed(table, sensor, np.array([row]))
-        raise BadArgument(f"locations= has a row ({row + 1}, {who}) that is no place: {reason}: {detail}.")
+        raise BadArgument(f"locations= has a row ({row + 1}, {who}) that is not a place: {reason}: {detail}.")
     named, order = _named(table, sensor, kind)
     centre = np.ascontiguousarray(centre[order])
     pairs = _NO_PAIRS if reach is None or not len(centre) else _near_on_earth(centre, reach, earth)

@@ -53,7 +53,7 @@ def signed(payload: bytes, parts: int, newest: int, before: bytes, *, whole: boo
 def read_head(head: bytes, version: int) -> Delta:
     """What stands at the beginning of a delta. Raises ``StateError`` if it is none."""
     if len(head) < HEAD or head[:4] != _MAGIC:
-        raise StateError(f"Delta {version} of a tile begins with {head[:4]!r}: it is no delta. {REMEDY}")
+        raise StateError(f"Delta {version} of a tile begins with {head[:4]!r}: it is not a delta. {REMEDY}")
     _, parts, newest, whole, before, digest = _HEAD.unpack(head)
     return Delta(parts, newest, whole, before, digest)
 

@@ -52,8 +52,8 @@ _OUTSIDE = (
     _Cause(
         r"(\S+) is not a Parquet file",
         BadInput,
-        "The file {0} is no Parquet file. Put a good one in its place, under the same name, and start again with the "
-        "same checkpoint.",
+        "The file {0} is not a Parquet file. Replace it by a good one of the same name, and start again with the same "
+        "checkpoint.",
     ),
     _Cause(
         r"FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+?)\.",

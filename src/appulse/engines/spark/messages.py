@@ -52,7 +52,7 @@ def decoded(frame: DataFrame, schema: str, kind: str) -> DataFrame:
                 f"ap.session(**{{'spark.jars.packages': '{_AVRO}:VERSION'}}), or appulse run --packages."
             ) from problem
         first = str(problem).strip().splitlines()[0]
-        raise BadArgument(f"schema={schema!r} is no schema of {kind} messages: {first}") from problem
+        raise BadArgument(f"schema={schema!r} is not a schema of {kind} messages: {first}") from problem
     values = [F.col("row")[name].alias(name) for name in names]
     return rows.select(*values, F.when(_failed(kind, names), _message()).alias(UNDECODED))
 
@@ -64,7 +64,7 @@ def encoded(frame: DataFrame, query: str, number: int, key: str | None) -> DataF
     nor their partition matters. ``key`` names a column; without one the id is the key.
     """
     if key is not None and key not in frame.columns:
-        raise BadArgument(f"The sink's key {key!r} is no column of its rows.{nearest(key, frame.columns)}")
+        raise BadArgument(f"The sink's key {key!r} is not a column of its rows.{nearest(key, frame.columns)}")
     text = F.to_json(F.struct(*map(quoted, frame.columns)), TIMES)
     rows = frame.select(F.struct(*map(quoted, frame.columns)).alias("row"), text.alias("text"))
     rows = rows.withColumn("hash", F.xxhash64("text"))

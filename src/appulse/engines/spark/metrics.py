@@ -46,7 +46,9 @@ def listen(
     if on_batch is None and prometheus is None:
         raise BadArgument("listen() has nobody to report to. Give on_batch, a function, or prometheus, a port.")
     if on_batch is not None and not callable(on_batch):
-        raise BadArgument(f"on_batch={on_batch!r} is no function. Give one that takes the metrics of a batch, a dict.")
+        raise BadArgument(
+            f"on_batch={on_batch!r} is not a function. Give one that takes the metrics of a batch, a dict."
+        )
     return Listening(spark, on_batch, None if prometheus is None else _page(prometheus, name))
 
 

@@ -124,5 +124,5 @@ def _help(name: str) -> str:
 def _host_and_port(place: int | str) -> tuple[str, int]:
     host, _, port = str(place).rpartition(":")
     if isinstance(place, bool) or not port.isdecimal():
-        raise BadArgument(f"prometheus={place!r} is no port. Give one such as 9464, or 'host:port'.")
+        raise BadArgument(f"prometheus={place!r} is not a port. Give one such as 9464, or 'host:port'.")
     return host or _HOST, int(port)

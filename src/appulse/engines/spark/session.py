@@ -84,7 +84,7 @@ def _asked(cores: int | None, settings: Mapping[str, Setting]) -> dict[str, str]
     for name in settings:
         if not name.startswith("spark."):
             raise BadArgument(
-                f"{name!r} is no Spark setting; settings go by their full names: "
+                f"{name!r} is not a Spark setting; settings go by their full names: "
                 "session(**{'spark.driver.memory': '8g'})"
             )
     asked = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}

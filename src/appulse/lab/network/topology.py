@@ -32,7 +32,7 @@ class Topology:
 
     def __post_init__(self) -> None:
         if not self.radio > 0:
-            raise BadArgument(f"radio={self.radio} is no range. Give a positive number.")
+            raise BadArgument(f"radio={self.radio} is not a range. Give a positive number.")
 
     def hops(self, a: Ints, b: Ints) -> Ints:
         """Hops from each node of ``a`` to each of ``b``, shape (len(a), len(b)); at least 1 between two nodes."""

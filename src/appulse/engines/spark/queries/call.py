@@ -95,8 +95,8 @@ def spark_queries(
     if changing:
         if options.partitions is not None:
             raise BadArgument(
-                "Options(partitions=) is for queries that are no stream: every worker holds all of those that change. "
-                "Leave it out."
+                "Options(partitions=) is for queries that are not a stream: every worker holds all queries of a "
+                "stream. Leave it out."
             )
         changes = arrow_schema(queries.schema).empty_table()
         call = resolve_queries(stream, empty, changes.schema, **settings)
