@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from random import Random
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -466,6 +467,20 @@ def test_two_ships_that_pass_between_their_readings() -> None:
     (row,) = ap.encounters(stream, epsilon=2.0, probability=1.0).to_pylist()
     assert (row["start"], row["end"], row["closest_time"], row["closest_distance"]) == (10.0, 50.0, 30.0, 1.0)
     assert row["seconds_within"] == pytest.approx(math.sqrt(3.0))
+
+
+@pytest.mark.parametrize(("probability", "met"), [(0.989, True), (0.99, False)])
+def test_means_that_pass_through_each_other_on_a_line(probability: float, met: bool) -> None:
+    """Errors on a line can be compensated to both sides: more probable than any half-space around the nearest place."""
+    times, places = [0.0, 0.0, 10.0, 10.0], [-4.0, 4.0, 8.0, -8.0]
+    rows = pa.table({"id": [1, 2, 1, 2], "t": times, "x": places, "sigma": [4.0] * 4})
+    moving = ap.Stream(
+        rows, key="id", time="t", value=ap.Gaussian("x", sigma="sigma"), motion=ap.Straight(max_gap="1 minute")
+    )
+    expected = NormalDist(0.0, math.hypot(4.0, 4.0))
+    inside = expected.cdf(16.0 + 5.0) - expected.cdf(-8.0 - 5.0)
+    found = ap.encounters(moving, epsilon=5.0, probability=probability)
+    assert found["probability"].to_pylist() == pytest.approx([inside] if met else [])
 
 
 def test_bad_motion_and_bad_arguments() -> None:

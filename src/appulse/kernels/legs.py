@@ -345,8 +345,10 @@ def gaussian_meetings(legs: Legs, noise: Noise, pairs: RowPairs, near: Near, thr
             if epsilon[0] - found.distance[p] > ALL * deviation:
                 found.probability[p] = 1.0
                 continue
-            # A capsule is convex, so a half-space whose border is that far away contains it.
-            if 0.5 * math.erfc((found.distance[p] - epsilon[0]) / deviation * math.sqrt(0.5)) < threshold - 1e-12:
+            # A capsule is convex, so a half-space whose border is that far away contains it. On a line there is none
+            # where the means pass through each other.
+            most = 0.5 * math.erfc((found.distance[p] - epsilon[0]) / deviation * math.sqrt(0.5))
+            if d > 1 and most < threshold - 1e-12:
                 continue
             _relative(legs, i, j, begin, end)
             found.probability[p] = capsule_probability(begin, end, deviation, epsilon[0])
