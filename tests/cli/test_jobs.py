@@ -360,21 +360,12 @@ def test_a_stream_per_cab_gives_the_pairs_of_one_stream_joined_with_itself(monke
     prepare = import_module("prepare_cabs")
     fixes = prepare.twin(days=2)
     table = jobs.load(ROOT / "examples" / "cabs.toml").table
-    window, join = table.join.window.build(), table.join
     cabs = {cab: track.reset_index(drop=True) for cab, track in fixes.groupby("cab")}
     several = ap.similarity_join(
-        *(source.stream(cabs[name], name) for name, source in table.sources.items()),
-        **join.measured,
-        probability=join.probability,
-        window=window,
+        *(source.stream(cabs[name], name) for name, source in table.sources.items()), **table.join.settings()
     )
-    one = ap.self_join(
-        table.sources["abboip"].stream(fixes, None),
-        different="cab",
-        **join.measured,
-        probability=join.probability,
-        window=window,
-    )
+    settings = {name: table.join.settings()[name] for name in ("epsilon", "probability", "window")}
+    one = ap.self_join(table.sources["abboip"].stream(fixes, None), different="cab", **settings)
     assert unordered(several.to_pandas()) == unordered(one.to_pandas())
     assert len(one) > 100
 

@@ -226,7 +226,9 @@ def test_a_job_file_has_them() -> None:
     asked = {"window": 1, "probability": 0.5, "metric": "chebyshev", "scale": {"x": 2.0}}
     table = JoinTable.model_validate(asked | {"epsilon": {"x, y": 50.0, "z": 10.0}})
     groups = {("x", "y"): 50.0, "z": 10.0}
-    assert table.measured == {"epsilon": groups, "metric": "chebyshev", "scale": {"x": 2.0}}
+    settings = table.settings()
+    assert settings["epsilon"] == groups
+    assert (settings["metric"], settings["scale"]) == ("chebyshev", {"x": 2.0})
     few = {"window": 1, "probability": 0.5, "fewer_than": 2, "epsilon": {"x, y": 50.0, "z": 10.0}}
     assert OutliersTable.model_validate(few).settings()["epsilon"] == groups
     for wrong in ({"metric": "haversine"}, {"metric": "angle"}, {"scale": {"x": 0.0}}, {"epsilon": {"x": -1.0}}):

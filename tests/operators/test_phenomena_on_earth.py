@@ -99,6 +99,6 @@ def test_a_job_file_has_a_place() -> None:
     asked["locations"] = {"format": "parquet", "path": "p"}
     for place in ({"lat": "lat", "lon": "lon"}, {"geography": "geom"}):
         table = PhenomenaTable.model_validate(asked | {"place": {"model": "Position"} | place})
-        assert table.settings(None)["place"] == ap.Position(**place)
+        assert table.settings()["place"] == ap.Position(**place)
     with pytest.raises(ValueError, match="without errors"):
         PhenomenaTable.model_validate(asked | {"place": {"model": "Position", "lat": "a", "lon": "b", "sigma": 1.0}})

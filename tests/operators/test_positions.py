@@ -366,7 +366,7 @@ def test_a_job_file_has_positions() -> None:
     )
     cylinder: Any = {"horizontal": 9260, "vertical": 305}
     join: Any = {"epsilon": cylinder, "probability": 0.5, "window": "1 minute"}
-    assert JoinTable(**join).measured["epsilon"] == cylinder
+    assert JoinTable(**join).settings()["epsilon"] == cylinder
     sphere = SourceTable(**source, value=table | {"sigma": 5, "earth": "sphere"}).value.build()
     assert sphere == ap.Position("lat", "lon", sigma=5.0, earth="sphere")
 

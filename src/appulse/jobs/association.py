@@ -6,26 +6,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from appulse.jobs.fields import GroupedEpsilon, Number, Table
+from appulse.jobs.fields import CallTable, GroupedEpsilon, Number
 from appulse.jobs.windows import WindowTable, as_window
 
 __all__ = ["AssignTable", "NearestTable", "OutliersTable"]
 
 
-class _AssociationTable(Table):
-    """What they have in common."""
-
-    epsilon: GroupedEpsilon
-    on_reject: Literal["collect", "fail"] = "collect"
-
-    def settings(self) -> dict[str, Any]:
-        """The keyword arguments of a call."""
-        return {name: getattr(self, name) for name in type(self).model_fields}
-
-
-class NearestTable(_AssociationTable):
+class NearestTable(CallTable):
     """The arguments of `appulse.nearest`."""
 
+    epsilon: GroupedEpsilon
     window: Annotated[WindowTable, BeforeValidator(as_window)]
     k: Annotated[int, Field(ge=1)] = 1
     by: Literal["distance", "probability"] = "distance"
@@ -33,28 +23,24 @@ class NearestTable(_AssociationTable):
     how: Literal["inner", "left"] = "inner"
     metric: Literal["euclidean", "cosine"] = "euclidean"
 
-    def settings(self) -> dict[str, Any]:
-        return super().settings() | {"window": self.window.build()}
 
-
-class OutliersTable(_AssociationTable):
+class OutliersTable(CallTable):
     """The arguments of `appulse.outliers`."""
 
+    epsilon: GroupedEpsilon
     window: Annotated[WindowTable, BeforeValidator(as_window)]
     fewer_than: Annotated[int, Field(ge=1)]
     probability: Annotated[Number, Field(gt=0, le=1)]
-
-    def settings(self) -> dict[str, Any]:
-        return super().settings() | {"window": self.window.build()}
 
 
 def _as_blocks(given: Any) -> Any:
     return given if given == "tick" else as_window(given)
 
 
-class AssignTable(_AssociationTable):
+class AssignTable(CallTable):
     """The arguments of `appulse.assign`."""
 
+    epsilon: GroupedEpsilon
     probability: Annotated[Number, Field(gt=0, le=1)]
     window: Annotated[Literal["tick"] | WindowTable, BeforeValidator(_as_blocks)]
     by: Literal["likelihood", "probability", "distance"] = "likelihood"
@@ -68,7 +54,3 @@ class AssignTable(_AssociationTable):
         if isinstance(window, WindowTable) and (window.tumbling is None or isinstance(window.tumbling, int)):
             raise ValueError("[assign] goes by blocks of time: window = 'tick', or { tumbling = '10 seconds' }.")
         return self
-
-    def settings(self) -> dict[str, Any]:
-        window = self.window.build() if isinstance(self.window, WindowTable) else self.window
-        return super().settings() | {"window": window}

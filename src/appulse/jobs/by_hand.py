@@ -43,7 +43,7 @@ def by_hand(job: Job) -> ByHand[Any]:
             None if files is None else read_files(job, files, f"phenomena.{name}")
             for name, files in (("locations", regions.locations), ("neighbours", regions.neighbours))
         ]
-        return api.Phenomena(streams[0], **regions.settings(*frames), **settings)
+        return api.Phenomena(streams[0], **regions.settings_with(*frames), **settings)
     if (asked := table.window_aggregate) is not None:
         return api.WindowAggregate(streams[0], asked.aggregates, **asked.settings(), **settings)
     if table.encounters is not None:
@@ -63,19 +63,7 @@ def by_hand(job: Job) -> ByHand[Any]:
         kind: Any = {"nearest": api.Nearest, "assign": api.Assign, "outliers": api.Outliers}[table.operator]
         belonging: ByHand[Any] = kind(*streams, **found.settings(), **settings)
         return belonging
-    join = table.join
-    return api.SimilarityJoin(
-        *streams,
-        **join.measured,
-        probability=join.probability,
-        window=join.window.build(),
-        emit=join.emit,
-        on_reject=join.on_reject,
-        imputer=_imputers(job),
-        different=None if table.self_join is None else table.self_join.different,
-        **table.of_two,
-        **settings,
-    )
+    return api.SimilarityJoin(*streams, **table.join.settings(), imputer=_imputers(job), **settings)
 
 
 def is_read_here(job: Job, data: DataTable) -> bool:

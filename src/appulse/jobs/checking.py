@@ -176,17 +176,7 @@ def _check_operator(
     elif table.outliers is not None:
         call = resolve_outliers(streams, schemas, OutlierSettings(**table.outliers.settings()))
     else:
-        join = table.join
-        settings = JoinSettings(
-            **join.measured,
-            **job.table.of_two,
-            probability=join.probability,
-            window=join.window.build(),
-            emit=join.emit,
-            different=None if table.self_join is None else table.self_join.different,
-            on_reject=join.on_reject,
-            imputer=fills,
-        )
+        settings = JoinSettings(**table.join.settings(), imputer=fills)
         call = (resolve_moving if moves(streams) else resolve)(streams, schemas, settings)
     return [], call
 
@@ -283,7 +273,7 @@ def _check_readings(job: Job, stream: Stream, schema: pa.Schema) -> tuple[list[P
         elif table.phenomena is not None:
             given = table.phenomena.locations, table.phenomena.neighbours
             known = [_known_rows(job, files) for files in given]
-            settings = table.phenomena.settings(*known)
+            settings = table.phenomena.settings_with(*known)
             if any(files is not None and rows is None for files, rows in zip(given, known, strict=True)):
                 settings |= {"locations": None, "place": None, "reach": None, "neighbours": None}
             call = resolve_phenomena(stream, schema, PhenomenaSettings(**settings))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from appulse.jobs.fields import Duration, Number, Place, Table, Text
+from appulse.jobs.fields import CallTable, Duration, Number, Place, Text
 from appulse.jobs.regions import GEOJSON, TABLES, ending_of, read_fences
 from appulse.model.regions import QUERY, REGION
 
@@ -18,8 +18,10 @@ __all__ = ["FenceEventsTable", "read_fences"]
 _Probability = Annotated[Number, Field(gt=0, le=1)]
 
 
-class FenceEventsTable(Table):
+class FenceEventsTable(CallTable):
     """The arguments of `appulse.fence_events`."""
+
+    _apart = ("regions", "path", "query")
 
     regions: dict[str, Text] | None = None
     path: Place | None = None
@@ -29,7 +31,6 @@ class FenceEventsTable(Table):
     dwell: Duration | None = None
     crossing: _Probability | None = None
     emit: Literal["events", "visits"] = "events"
-    on_reject: Literal["collect", "fail"] = "collect"
 
     @model_validator(mode="after")
     def _has_fences_once(self) -> FenceEventsTable:
@@ -48,7 +49,3 @@ class FenceEventsTable(Table):
         if self.regions is not None:
             return pa.table({QUERY: list(self.regions), REGION: list(self.regions.values())})
         return read_fences(Path(place(self.path or "")), self.query)
-
-    def settings(self) -> dict[str, Any]:
-        """The keyword arguments of a call."""
-        return self.model_dump(exclude={"regions", "path", "query"})

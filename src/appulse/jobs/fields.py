@@ -6,7 +6,7 @@ import math
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
@@ -16,6 +16,7 @@ from appulse.model.times import duration
 
 __all__ = [
     "Ahead",
+    "CallTable",
     "Duration",
     "GroupedEpsilon",
     "Metric",
@@ -39,6 +40,19 @@ class Table(BaseModel):
     """A table of the file."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class CallTable(Table):
+    """The arguments of a call, and what ``_apart`` names."""
+
+    _apart: ClassVar[tuple[str, ...]] = ()
+
+    on_reject: Literal["collect", "fail"] = "collect"
+
+    def settings(self) -> dict[str, Any]:
+        """The keyword arguments of a call, tables among them as what they describe."""
+        given = {name: getattr(self, name) for name in type(self).model_fields if name not in self._apart}
+        return {name: value.build() if hasattr(value, "build") else value for name, value in given.items()}
 
 
 def _is_duration(value: Any) -> Any:

@@ -111,16 +111,11 @@ class ImputerTable(Table):
         if self.repository is None:
             return ZeroFill()
         rows, few = read(self.repository), {} if self.k is None else {"k": self.k}
-        match self.kind:
-            case "RegressionImputer":
-                return RegressionImputer(rows, **few)
-            case "NearestImputer":
-                return NearestImputer(rows, **few)
-            case "MeanImputer":
-                return MeanImputer(rows)
-            case _:
-                settings: dict[str, Any] = {"joint": self.joint, "marginal": self.marginal}
-                return DependencyImputer(rows, self.rules_at(place), instances=self.instances, **settings)
+        if self.kind == "DependencyImputer":
+            settings: dict[str, Any] = {"joint": self.joint, "marginal": self.marginal}
+            return DependencyImputer(rows, self.rules_at(place), instances=self.instances, **settings)
+        kinds: tuple[Any, ...] = (RegressionImputer, NearestImputer, MeanImputer)
+        return {kind.__name__: kind for kind in kinds}[self.kind](rows, **few)
 
     def _around(self) -> LastValueImputer | SpeedImputer:
         if self.kind == "LastValueImputer":

@@ -90,24 +90,12 @@ def build(
         )
         return matched
     typical = {} if table.sample is None else {name: _sample(job, name, spark) for name in table.sources}
-    if (asked_of := table.nearest or table.assign or table.outliers) is not None:
-        call: Any = getattr(api, table.operator)
-        belonging: DataFrame = call(*streams, options=table.options(typical or None), **asked_of.settings())
-        return belonging
-    arguments: dict[str, Any] = {
-        **table.join.measured,
-        "probability": table.join.probability,
-        "window": table.join.window.build(),
-        "emit": table.join.emit,
-        "on_reject": table.join.on_reject,
-        "options": table.options(typical or None),
-        "imputer": _imputers(job, spark),
-    }
-    if table.self_join is not None:
-        answers: DataFrame = api.self_join(streams[0], different=table.self_join.different, **arguments)
-    else:
-        join: Any = api.similarity_join
-        answers = join(*streams, **table.of_two, **arguments)
+    association = table.nearest or table.assign or table.outliers
+    settings = (association or table.join).settings()
+    if association is None:
+        settings["imputer"] = _imputers(job, spark)
+    call: Any = getattr(api, table.operator)
+    answers: DataFrame = call(*streams, options=table.options(typical or None), **settings)
     return answers
 
 
@@ -164,7 +152,7 @@ def _sensed(job: Job, readings: Stream, spark: SparkSession) -> DataFrame:
         None if files is None else _frame(job, FilesTable(**files.model_dump()), spark, streaming=False)
         for files in (regions.locations, regions.neighbours)
     ]
-    found: DataFrame = api.phenomena(readings, options=table.options(), **regions.settings(*frames))
+    found: DataFrame = api.phenomena(readings, options=table.options(), **regions.settings_with(*frames))
     return found
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appulse.jobs.fields import Duration, GroupedEpsilon, Number, Table, Text
+from appulse.jobs.fields import CallTable, Duration, GroupedEpsilon, Number, Table, Text
 from appulse.model.motion import Course, Motion, Straight, Velocity
 
 __all__ = ["EncountersTable", "MotionTable"]
@@ -57,7 +57,7 @@ class CourseTable(Table):
 MotionTable = StraightTable | VelocityTable | CourseTable
 
 
-class EncountersTable(Table):
+class EncountersTable(CallTable):
     """The arguments of `appulse.encounters`."""
 
     epsilon: GroupedEpsilon
@@ -65,8 +65,3 @@ class EncountersTable(Table):
     gap: Duration = 0
     min_seconds: Duration = 0
     emit: Literal["closed", "changes", "legs"] = "closed"
-    on_reject: Literal["collect", "fail"] = "collect"
-
-    def settings(self) -> dict[str, Any]:
-        """The keyword arguments of a call."""
-        return self.model_dump()

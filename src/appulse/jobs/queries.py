@@ -14,7 +14,7 @@ import pyarrow as pa
 from pydantic import BeforeValidator, Field, model_validator
 
 from appulse.errors import BadArgument, JobError, nearest
-from appulse.jobs.fields import Number, Place, Table, Text
+from appulse.jobs.fields import CallTable, Number, Place, Text
 from appulse.jobs.regions import GEOJSON, GEOMETRY, TABLES, ending_of, read_fences, read_table
 from appulse.jobs.sources import DataTable
 from appulse.jobs.windows import WindowTable, as_window
@@ -37,8 +37,10 @@ class ChangesTable(DataTable):
     """Queries that are a stream: files with the columns ``query``, ``condition`` and ``change``."""
 
 
-class QueriesTable(Table):
+class QueriesTable(CallTable):
     """The arguments of `appulse.match_queries`."""
+
+    _apart = ("conditions", "path", "changes")
 
     conditions: dict[str, Text] | None = None
     path: Place | None = None
@@ -47,7 +49,6 @@ class QueriesTable(Table):
     window: Annotated[WindowTable | None, BeforeValidator(as_window)] = None
     aggregate: Annotated[dict[str, Literal["count"] | _COLUMN], Field(min_length=1)] | None = None
     emit: Literal["matches", "changes"] = "matches"
-    on_reject: Literal["collect", "fail"] = "collect"
 
     @model_validator(mode="after")
     def _has_queries_once(self) -> QueriesTable:
@@ -70,15 +71,8 @@ class QueriesTable(Table):
         return read_queries(Path(place(self.path or "")))
 
     def settings(self) -> dict[str, Any]:
-        """The keyword arguments of a call."""
         asked = {n: how if isinstance(how, str) else tuple(how) for n, how in (self.aggregate or {}).items()}
-        return {
-            "probability": self.probability,
-            "window": None if self.window is None else self.window.build(),
-            "aggregate": asked or None,
-            "emit": self.emit,
-            "on_reject": self.on_reject,
-        }
+        return super().settings() | {"aggregate": asked or None}
 
 
 def read_queries(file: Path, name: str = QUERY) -> pa.Table:

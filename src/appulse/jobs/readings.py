@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from appulse.engines.sensors.call import SensorSettings, resolve_sensors
 from appulse.engines.sensors.phenomena import PhenomenaSettings, resolve_phenomena
-from appulse.jobs.fields import Duration, Number, Table, Text
+from appulse.jobs.fields import CallTable, Duration, Number, Text
 from appulse.jobs.sources import DataTable, PositionTable
 from appulse.jobs.windows import WindowTable, as_window
 from appulse.model.stream import Stream
@@ -23,18 +23,13 @@ _SENSOR, _TIME, _VALUE = "its sensor", "its time", "its value"
 _STREAM = Stream(None, key=_SENSOR, time=_TIME, value=_VALUE)
 
 
-class SensorsTable(Table):
+class SensorsTable(CallTable):
     """What calls over readings have in common."""
 
     resolution: Annotated[Number, Field(gt=0)] | None = None
     within: Annotated[Number, Field(ge=0)] | None = None
     similar: Literal["value", "summary", "slope", "pattern"] = "value"
     over: Duration | None = None
-    on_reject: Literal["collect", "fail"] = "collect"
-
-    def shared(self) -> dict[str, Any]:
-        """The keyword arguments that both calls have."""
-        return {name: getattr(self, name) for name in ("resolution", "within", "similar", "over", "on_reject")}
 
 
 def _presumed(*numbers: str | None) -> pa.Schema:
@@ -45,6 +40,8 @@ def _presumed(*numbers: str | None) -> pa.Schema:
 
 class SensorJoinTable(SensorsTable):
     """The arguments of `appulse.sensor_join`; ``window_column`` is that of windows in seconds."""
+
+    _apart = ("window_column",)
 
     window: Annotated[WindowTable | None, BeforeValidator(as_window)] = None
     window_column: Text | None = None
@@ -60,9 +57,7 @@ class SensorJoinTable(SensorsTable):
         return self
 
     def settings(self) -> dict[str, Any]:
-        """The keyword arguments of a call."""
-        window = self.window_column if self.window is None else self.window.build()
-        return {**self.shared(), "window": window, "expand": self.expand}
+        return super().settings() | ({"window": self.window_column} if self.window is None else {})
 
 
 class LocationsTable(DataTable):
@@ -75,6 +70,8 @@ class NeighboursTable(DataTable):
 
 class PhenomenaTable(SensorsTable):
     """The arguments of `appulse.phenomena`."""
+
+    _apart = ("locations", "neighbours")
 
     strength: Annotated[int, Field(ge=1)]
     span: Duration
@@ -92,17 +89,9 @@ class PhenomenaTable(SensorsTable):
             at = {name: [[0.0, 0.0]] if name == self.place.geography else [0.0] for name in columns(self.place.build())}
         somewhere = None if self.locations is None else pa.table({_SENSOR: [""], **at})
         pairs = None if self.neighbours is None else pa.table({"one": [""], "other": [""]})
-        resolve_phenomena(_STREAM, _presumed(), PhenomenaSettings(**self.settings(somewhere, pairs)))
+        resolve_phenomena(_STREAM, _presumed(), PhenomenaSettings(**self.settings_with(somewhere, pairs)))
         return self
 
-    def settings(self, locations: Any, neighbours: Any = None) -> dict[str, Any]:
+    def settings_with(self, locations: Any, neighbours: Any) -> dict[str, Any]:
         """The keyword arguments of a call, with the frames of locations and of neighbours."""
-        place = None if self.place is None else self.place.build()
-        names = ("strength", "span", "min_sensors", "reach", "emit")
-        return {
-            **self.shared(),
-            **{name: getattr(self, name) for name in names},
-            "locations": locations,
-            "neighbours": neighbours,
-            "place": place,
-        }
+        return self.settings() | {"locations": locations, "neighbours": neighbours}

@@ -13,7 +13,7 @@ from appulse.errors import nearest
 from appulse.jobs.alerts import Alerts
 from appulse.jobs.association import AssignTable, NearestTable, OutliersTable
 from appulse.jobs.fences import FenceEventsTable
-from appulse.jobs.fields import GroupedEpsilon, Metric, Number, OneOrMore, Place, Scale, Table, Text
+from appulse.jobs.fields import CallTable, GroupedEpsilon, Metric, Number, OneOrMore, Place, Scale, Table, Text
 from appulse.jobs.imputers import ImputerTable
 from appulse.jobs.limits import LimitsTable
 from appulse.jobs.motion import EncountersTable
@@ -42,11 +42,10 @@ OPERATORS = (
 )
 
 
-class OperatorTable(Table):
+class OperatorTable(CallTable):
     """What every operator has."""
 
     window: Annotated[WindowTable, BeforeValidator(as_window)]
-    on_reject: Literal["collect", "fail"] = "collect"
 
 
 def _each_once(given: list[str]) -> list[str]:
@@ -76,11 +75,6 @@ class PairsTable(OperatorTable):
     metric: Metric = "euclidean"
     scale: Scale | None = None
 
-    @property
-    def measured(self) -> dict[str, Any]:
-        """Epsilon and how distances are measured, as the call takes them."""
-        return {"epsilon": self.epsilon, "metric": self.metric, "scale": self.scale}
-
 
 class JoinTable(PairsTable):
     """The arguments of `appulse.similarity_join`."""
@@ -99,6 +93,8 @@ class SelfJoinTable(PairsTable):
 class WindowAggregateTable(OperatorTable):
     """The arguments of `appulse.window_aggregate`."""
 
+    _apart = ("aggregates",)
+
     aggregates: Annotated[dict[str, Asked], Field(min_length=1)]
     distribution: bool = False
     single_valued: bool = False
@@ -109,11 +105,6 @@ class WindowAggregateTable(OperatorTable):
         if self.single_valued and (self.distribution or wanted != {"sum"}):
             raise ValueError("single_valued is for sums, without distribution and other aggregates.")
         return self
-
-    def settings(self) -> dict[str, Any]:
-        """The keyword arguments of a call."""
-        own = ("distribution", "single_valued", "on_reject")
-        return {"window": self.window.build()} | {name: getattr(self, name) for name in own}
 
 
 class JobTable(Table):
@@ -304,9 +295,3 @@ class JobTable(Table):
         if len(self.sources) == 1:  # where these are about several
             settings = {name: value for name, value in settings.items() if name not in ("window", "aggregate")}
         return settings
-
-    @property
-    def of_two(self) -> dict[str, Any]:
-        """The arguments of a join that a self-join does not have."""
-        join = self.similarity_join
-        return {} if join is None else {"how": join.how, "likelihood": join.likelihood, "density": join.density}
