@@ -68,34 +68,25 @@ def build(
     ]
     if table.sensor_join is not None or table.phenomena is not None:
         return _sensed(job, streams[0], spark)
+    given: list[Any] = streams
+    options = table.options()
     if (asked := table.window_aggregate) is not None:
-        aggregated: DataFrame = api.window_aggregate(
-            streams[0], asked.aggregates, options=table.options(), **asked.settings()
-        )
-        return aggregated
-    if (moving := table.encounters) is not None:
-        met: DataFrame = api.encounters(*streams, options=table.options(), **moving.settings())
-        return met
-    if (fenced := table.fence_events) is not None:
-        events: DataFrame = api.fence_events(
-            streams[0], fenced.fences(job.place), options=table.options(), **fenced.settings()
-        )
-        return events
-    if table.match_queries is not None:
-        matched: DataFrame = api.match_queries(
-            *streams,
-            queries=_queries(job, spark, streaming=streaming),
-            options=table.options(),
-            **table.query_settings(),
-        )
-        return matched
-    typical = {} if table.sample is None else {name: _sample(job, name, spark) for name in table.sources}
-    association = table.nearest or table.assign or table.outliers
-    settings = (association or table.join).settings()
-    if association is None:
-        settings["imputer"] = _imputers(job, spark)
+        given, settings = [*streams, asked.aggregates], asked.settings()
+    elif table.encounters is not None:
+        settings = table.encounters.settings()
+    elif (fenced := table.fence_events) is not None:
+        given, settings = [*streams, fenced.fences(job.place)], fenced.settings()
+    elif table.match_queries is not None:
+        settings = table.query_settings() | {"queries": _queries(job, spark, streaming=streaming)}
+    else:
+        typical = {} if table.sample is None else {name: _sample(job, name, spark) for name in table.sources}
+        options = table.options(typical or None)
+        association = table.nearest or table.assign or table.outliers
+        settings = (association or table.join).settings()
+        if association is None:
+            settings["imputer"] = _imputers(job, spark)
     call: Any = getattr(api, table.operator)
-    answers: DataFrame = call(*streams, options=table.options(typical or None), **settings)
+    answers: DataFrame = call(*given, options=options, **settings)
     return answers
 
 
