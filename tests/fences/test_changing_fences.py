@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -257,6 +257,30 @@ def test_on_spark_the_fences_may_be_a_stream(spark: SparkSession, tmp_path: Path
     assert rows_of([found]) == rows_of(expected)
     assert [(row["stream"], row["reason"]) for row in rejects.to_pylist()] == [("queries", "bad region")]
     assert rejects["detail"].to_pylist() == watched.rejects()["detail"].to_pylist()
+
+
+def test_conditions_read_categories_as_their_texts() -> None:
+    """Of the readings as of the fences."""
+    tags = pa.array(["a", "b", "b", None, "b"])
+    readings = pa.table({"id": [1] * 5, "t": range(5), "x": [0.0, 5.0, 5.0, 5.0, 50.0], "y": [5.0] * 5, "tag": tags})
+    conditions = ["tag = 'b'", "tag <> 'a'", "tag IN ('b')", "tag > 'a'", "tag IS NOT NULL", "tag IS NULL"]
+    yards = pa.table({"query": range(6), "region": ["POLYGON ((1 0, 10 0, 10 10, 1 10, 1 0))"] * 6})
+    found = []
+    for rows, texts in (
+        (readings, pa.array(conditions)),
+        (readings.set_column(4, "tag", tags.dictionary_encode()), pa.array(conditions).dictionary_encode()),
+    ):
+        fences = yards.append_column("condition", texts)
+        things = ap.Stream(rows, key="id", time="t", value=ap.Exact("x", "y"))
+        call = ap.FenceEvents(replace(things, frame=None), fences)
+        by_hand = pa.concat_tables([call.push(rows), call.drain()])
+        for events in (ap.fence_events(things, fences), by_hand):
+            found.append(sorted(zip(*(events[name].to_pylist() for name in ("query", "time", "event")), strict=True)))
+    assert found[0] == [(q, t, e) for q in range(5) for t, e in ((1, "enter"), (3, "exit"))] + [
+        (5, 3, "enter"),
+        (5, 4, "exit"),
+    ]
+    assert found[1:] == [found[0]] * 3
 
 
 def test_what_changes_cannot_be() -> None:

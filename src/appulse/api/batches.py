@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from appulse.api.by_hand import ByHand
 from appulse.arguments import Count, checked, instance
-from appulse.engines.pushes import plain
 from appulse.errors import BadArgument
-from appulse.model.columns import arrow_table, chunk, is_text
+from appulse.model.columns import arrow_table, chunk, decoded_type, is_text
 from appulse.model.geography import with_points
 from appulse.model.times import MIN_TIME, to_micros
 
@@ -187,7 +186,7 @@ def _common(one: pa.DataType, other: pa.DataType, *, measured: bool) -> pa.DataT
         return one
     if pa.types.is_null(one):
         return other
-    one, other = plain(one), plain(other)
+    one, other = decoded_type(one), decoded_type(other)
     if one == other:
         return one
     if is_text(one) and is_text(other):

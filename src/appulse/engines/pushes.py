@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.errors import BadArgument
+from appulse.model.columns import decoded_type
 from appulse.model.times import is_number, is_time
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class FirstTypes:
         """These, and for columns without a type those of a further push."""
         if self.knows(self._columns):
             return self
-        more = {name: plain(schema.field(name).type) for name in self._columns if schema.names.count(name) == 1}
+        more = {name: decoded_type(schema.field(name).type) for name in self._columns if schema.names.count(name) == 1}
         more = {name: kind for name, kind in more.items() if not pa.types.is_null(kind)}
         return FirstTypes(self._stream, self._columns, more | self._kinds)
 
@@ -57,7 +58,7 @@ def fitted(table: pa.Table, kinds: Mapping[str, pa.DataType], whose: str = "") -
     """The table with columns in the types of earlier pushes; `BadArgument` where that would change a value."""
     for name, kind in kinds.items():
         at = table.schema.get_field_index(name)
-        if at < 0 or table.schema.field(at).type == kind or plain(table.schema.field(at).type) == kind:
+        if at < 0 or table.schema.field(at).type == kind or decoded_type(table.schema.field(at).type) == kind:
             continue
         given = table.schema.field(at).type
         try:
@@ -80,11 +81,6 @@ def schema_of(pushes: Sequence[pa.Table]) -> pa.Schema:
     return pa.schema([typed(field) for field in pushes[0].schema])
 
 
-def plain(kind: pa.DataType) -> pa.DataType:
-    """The type of values, where they are kept in a dictionary."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """The same values in another type."""
     if pa.types.is_dictionary(column.type):
@@ -92,7 +88,7 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     given = column.type
     if pa.types.is_null(given):
         return column.cast(kind)
-    if _family(given) != _family(plain(kind)) and _family(plain(kind)) != "text":
+    if _family(given) != _family(decoded_type(kind)) and _family(decoded_type(kind)) != "text":
         raise pa.ArrowInvalid(f"{given} is no {kind}")
     cast = column.cast(kind)
     # Arrow says so where it cuts whole numbers and times, and rounds other numbers, and times to dates, in silence.

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from appulse.errors import BadArgument, NotBuilt, likely
 from appulse.model import structs, uncertainty
-from appulse.model.columns import is_text
+from appulse.model.columns import decoded_type, is_text
 from appulse.model.encoding import Encoding, check_columns
 from appulse.model.existence import Bursts
 from appulse.model.positions import check_positions
@@ -142,8 +142,7 @@ def column_type(schema: pa.Schema, column: str, stream: str) -> pa.DataType:
             f"Stream {stream!r} has no column {column!r}.{likely(column, schema.names)} "
             f"It has: {', '.join(schema.names)}."
         )
-    kind = schema.field(column).type
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    return decoded_type(schema.field(column).type)
 
 
 def _typed(kinds: list[pa.DataType]) -> list[pa.DataType]:

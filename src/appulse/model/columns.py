@@ -284,9 +284,14 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return pa.large_list(of) if pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind) else pa.list_(of)
 
 
+def decoded_type(kind: pa.DataType) -> pa.DataType:
+    """The type of a column's values, where they are in a dictionary."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Whether a column of this type holds text, or nothing yet."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    kind = decoded_type(kind)
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     return bool(text or pa.types.is_null(kind))
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.model.batch import SHARED, Batch
+from appulse.model.columns import decoded_type
 from appulse.model.times import is_time, to_micros
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Values(Batch):
 @lru_cache
 def kind_of(kind: pa.DataType) -> str | None:
     """What conditions take a column of this type for; None if they do not know it."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    kind = decoded_type(kind)
     if pa.types.is_null(kind):
         return NULL
     if pa.types.is_boolean(kind):

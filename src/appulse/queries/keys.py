@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from appulse.model.columns import decoded_type
 from appulse.model.times import to_micros
 from appulse.queries.columns import BOOLEAN, NUMBER, TEXT, TIME, Values, kind_of, nearest_double
 from appulse.queries.index import LEAST, MOST, NULL
@@ -44,7 +45,7 @@ def ordered_columns(axis: str) -> tuple[str, str] | None:
 
 def are_ordered(left: pa.DataType, right: pa.DataType) -> bool:
     """Whether the keys of two columns compare as their values do."""
-    left, right = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (left, right))
+    left, right = map(decoded_type, (left, right))
     kinds = kind_of(left), kind_of(right)
     return (
         kinds[0] == kinds[1]
@@ -64,7 +65,7 @@ def order_of(left: Values, right: Values) -> NDArray[np.int64]:
 @lru_cache
 def is_axis(kind: pa.DataType) -> bool:
     """Whether columns of this type have keys."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    kind = decoded_type(kind)
     known = kind_of(kind)
     return known in (BOOLEAN, TEXT, TIME) or (
         known == NUMBER and not pa.types.is_decimal(kind) and not pa.types.is_uint64(kind)
@@ -137,7 +138,7 @@ def ranges(kind: pa.DataType, name: str, value: Values) -> tuple[list[Range] | N
 
     None where the comparison is no range.
     """
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    kind = decoded_type(kind)
     sure = np.ones(len(value.valid), bool)
     column = kind_of(kind)
     if column == BOOLEAN:

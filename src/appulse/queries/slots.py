@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from appulse.errors import BadArgument
 from appulse.kernels.strings import hash_rows
+from appulse.model.columns import decoded_type
 from appulse.model.strings import encode
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def with_newer(
 
 def plain_key(kind: pa.DataType) -> pa.DataType:
     """The type that keys of queries of some type have in a set."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    kind = decoded_type(kind)
     return pa.string() if pa.types.is_string_view(kind) else kind
 
 

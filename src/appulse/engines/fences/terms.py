@@ -15,7 +15,7 @@ from appulse.engines.queries.tables import column_of
 from appulse.errors import BadArgument
 from appulse.kernels.fences import NEVER
 from appulse.model.batch import SHARED, Batch, Ragged
-from appulse.model.columns import plain_type
+from appulse.model.columns import decoded_type, is_text, plain_type
 from appulse.model.uncertainty import is_certain
 from appulse.operators.fences import Terms
 from appulse.queries.condition import parse
@@ -40,7 +40,7 @@ def types_of(encoding: Encoding, schema: pa.Schema) -> Columns:
     """The columns that conditions may name: all but uncertain coordinates."""
     certain = is_certain(encoding.model)
     known = [one for one in schema if certain or not encoding.is_dimension(one.name)]
-    return tuple((one.name, plain_type(one.type)) for one in known)
+    return tuple((one.name, decoded_type(plain_type(one.type))) for one in known)
 
 
 def columns_of(table: pa.Table, types: Columns) -> Columns:
@@ -96,7 +96,7 @@ def check_terms(schema: pa.Schema, time_type: pa.DataType, types: Columns) -> No
     if CONDITION not in schema.names:
         return
     kind = schema.field(CONDITION).type
-    if not (pa.types.is_null(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    if not is_text(kind):
         raise BadArgument(f"Column 'condition' of the fences is {kind}. It has to be text.")
     if not types:
         raise BadArgument("The first frame of fences had no column 'condition', and this one has. Give it to all.")

@@ -23,7 +23,7 @@ from appulse.engines.swapped import Swapped
 from appulse.engines.thresholds import within_tolerance
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
-from appulse.model.columns import as_array, plain_values
+from appulse.model.columns import as_array, is_text, plain_values
 from appulse.model.defects import BAD_CONDITION, BAD_REGION, NEVER_TRUE, concat_rejects, no_rejects, rows_as_json
 from appulse.model.encode import checked, infer_dimensions, keys_of
 from appulse.model.encoding import Encoding, check_columns
@@ -201,7 +201,7 @@ def check_queries(schema: pa.Schema) -> None:
     if RADIUS in schema.names and REGION not in schema.names:
         raise BadArgument("The frame of queries has a column 'radius' and no column 'region' that it widens.")
     for name in (CONDITION, CHANGE, SELECT):
-        if name in schema.names and not _is_text(schema.field(name).type):
+        if name in schema.names and not is_text(schema.field(name).type):
             raise BadArgument(f"Column {name!r} of the queries is {schema.field(name).type}. It has to be text.")
 
 
@@ -559,13 +559,3 @@ def without_views(schema: pa.Schema) -> pa.Schema:
     """With texts in types that Arrow can take some of."""
     fields = [f.with_type(pa.string()) if pa.types.is_string_view(f.type) else f for f in schema]
     return pa.schema(fields, schema.metadata)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_null(kind)
-    )
