@@ -273,9 +273,9 @@ def test_conditions_read_categories_as_their_texts() -> None:
         fences = yards.append_column("condition", texts)
         things = ap.Stream(rows, key="id", time="t", value=ap.Exact("x", "y"))
         call = ap.FenceEvents(replace(things, frame=None), fences)
-        by_hand = pa.concat_tables([call.push(rows), call.drain()])
-        for events in (ap.fence_events(things, fences), by_hand):
-            found.append(sorted(zip(*(events[name].to_pylist() for name in ("query", "time", "event")), strict=True)))
+        found += [ap.fence_events(things, fences), pa.concat_tables([call.push(rows), call.drain()])]
+    columns = ("query", "time", "event")
+    found = [sorted(zip(*(one[name].to_pylist() for name in columns), strict=True)) for one in found]
     assert found[0] == [(q, t, e) for q in range(5) for t, e in ((1, "enter"), (3, "exit"))] + [
         (5, 3, "enter"),
         (5, 4, "exit"),

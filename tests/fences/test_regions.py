@@ -232,12 +232,12 @@ def test_regions_are_the_same_in_every_format() -> None:
     [
         (7, None, "no geometry: a int"),
         (b"no WKB", None, "no geometry"),
-        ([[[[[1.0, 2.0]]]]], None, "no polygon"),
+        ([[[[[1.0, 2.0]]]]], None, "not a polygon"),
         ([[1.0, 2.0]], None, "no geometry"),
         (shapely.Point(math.inf, 0), 1.0, "not finite"),
         (shapely.Point(0, 0), -1.0, "radius is -1.0"),
         (shapely.Point(0, 0), math.nan, "radius is nan"),
-        (shapely.GeometryCollection([shapely.Point(0, 0)]), None, "no point, line or polygon"),
+        (shapely.GeometryCollection([shapely.Point(0, 0)]), None, "not a point, line or polygon"),
         (shapely.LineString(), 1.0, "empty"),
     ],
 )
