@@ -133,7 +133,8 @@ def test_options_of_sinks_without_effect_in_process_are_errors(tmp_path: Path) -
 def test_options_without_effect_on_spark_are_errors(tmp_path: Path) -> None:
     more = SCHEMA.format(kind="TIMESTAMP") + "\noptions = {{ TimestampFormat = 'QQ', 'fs.s3a.endpoint' = 'x', {} }}"
     write(tmp_path, "csv", {}, more.format("comment = '#'"), engine="spark")
-    with pytest.raises(JobError, match=r"timestampformt is not an option .* on Spark. Did you mean 'timestampFormat'\?"):
+    said = r"timestampformt is not an option .* on Spark. Did you mean 'timestampFormat'\?"
+    with pytest.raises(JobError, match=said):
         write(tmp_path / "more", "csv", {}, more.format("timestampformt = 'x'"), engine="spark")
 
 
