@@ -23,6 +23,7 @@ from appulse.engines.decoding import fitting, read_each, read_json
 from appulse.errors import BadArgument
 from appulse.model.columns import is_text
 from appulse.model.defects import NOT_DECODED
+from appulse.model.stored_types import unlike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -297,7 +298,12 @@ def _whole(files: Sequence[str], form: Form, schema: pa.Schema | None) -> pa.Tab
 
 def _read_whole(files: Sequence[str], form: Form, schema: pa.Schema | None) -> pa.Table:
     dataset = ds.dataset(list(files), format=form.kind, schema=schema)
-    return dataset.to_table(None if form.only is None else list(filter(form.only, dataset.schema.names)))
+    names = [name for name in dataset.schema.names if form.only is None or form.only(name)]
+    if form.kind == "parquet":
+        for fragment in dataset.get_fragments():
+            if wrong := unlike(fragment.physical_schema, dataset.schema, names):
+                raise ValueError(wrong)
+    return dataset.to_table(names)
 
 
 class _Bad(NamedTuple):

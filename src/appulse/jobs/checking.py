@@ -29,11 +29,13 @@ from appulse.engines.sensors.call import SensorSettings, resolve_sensors
 from appulse.engines.sensors.phenomena import PhenomenaSettings, resolve_phenomena
 from appulse.errors import BadArgument, JobError, NotBuilt, nearest
 from appulse.jobs.files import files_at
+from appulse.jobs.named import named_in
 from appulse.jobs.problems import Problem
 from appulse.jobs.sinks import TopicSink
 from appulse.jobs.sources import DataTable, FilesTable, MqttTable, TopicsTable
 from appulse.model.ddl import columns_of, is_of_spark
 from appulse.model.defects import NEVER_TRUE, reject_schema
+from appulse.model.stored_types import unlike
 from appulse.model.times import duration
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["problems_with_columns"]
 
 _MOST_REPORTED = 10  # conditions that cannot be used
+_MOST_OPENED = 1_000  # files of a source
 _ADDING = frozenset({"basepath", "mergeschema"})
 
 
@@ -60,6 +63,7 @@ def problems_with_columns(job: Job) -> list[Problem]:
         fills = _unread_imputers(job, known)
     except BadArgument as problem:
         problems.append(Problem("imputer" if job.table.imputer is not None else "imputers", str(problem)))
+    problems += _unlike_schemas(job)
     problems += _key_of("rejects", job.table.rejects, reject_schema(pa.string(), pa.string()).names)
     schemas: list[pa.Schema] = []
     whole = True
@@ -195,6 +199,30 @@ def _schemas(job: Job) -> tuple[dict[str, pa.Schema], list[Problem]]:
         except (OSError, pa.ArrowException) as error:
             unreadable.append(Problem(f"{where}.path", f"{files[0]} cannot be read as Parquet: {error}"))
     return known, unreadable
+
+
+def _unlike_schemas(job: Job) -> Iterator[Problem]:
+    """Parquet files of sources that have other types than the schema says; at most some of their files are opened."""
+    import pyarrow.parquet as pq
+
+    only = named_in(job)
+    for name, source in job.table.sources.items():
+        text = getattr(source, "schema_", None)
+        if text is None or source.format != "parquet":
+            continue
+        try:
+            wanted = columns_of(text)
+        except BadArgument:  # reported elsewhere, or known to Spark alone
+            continue
+        names = [one for one in wanted.names if only is None or only(one)]
+        for file in files_at(job.place(source.path))[:_MOST_OPENED]:
+            try:
+                wrong = unlike(pq.read_schema(file), wanted, names)
+            except (OSError, pa.ArrowException):  # reported elsewhere, or when it is read
+                continue
+            if wrong:
+                yield Problem(f"sources.{name}.path", f"{file} cannot be read: {wrong}")
+                break
 
 
 def _unread_imputers(job: Job, known: dict[str, pa.Schema]) -> dict[str, Any] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,11 +23,12 @@ from appulse.engines.decoding import check_readable
 from appulse.errors import BadArgument, JobError
 from appulse.jobs.by_hand import form_of
 from appulse.jobs.fields import options_of
+from appulse.jobs.named import named_in
 from appulse.jobs.sources import MqttTable, ReplayTable, SourceTable, TopicsTable
 from appulse.model.ddl import columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Mapping, Sequence
 
     from appulse.connect.sinks import Sink
     from appulse.connect.source import Source, Unreadable
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["no_rows", "recorded", "sinks_of", "sources_of"]
 
-#: What of a job and of its sources names no column that its call reads.
-_ELSEWHERE = {"defaults", "sink", "rejects", "checkpoint", "prepare", "alerts", "engine"}
-_OF_FILES = ("path", "format", "options", "schema")
 
 
 def sources_of(job: Job) -> list[Source]:
@@ -77,7 +74,7 @@ def _alerting(job: Job, sink: Sink) -> Sink:
 def _folder(job: Job, name: str, table: SourceTable) -> Folder:
     where = f"sources.{name}.path"
     schema = None if table.schema_ is None else _columns(job, name, table.schema_)
-    form = replace(form_of(table), only=_named_in(job))
+    form = replace(form_of(table), only=named_in(job))
 
     def read(files: Sequence[str], known: pa.Schema | None, whole: bool) -> Rows:  # noqa: FBT001 - as `Folder` has it
         own = replace(form, only=None) if whole else form
@@ -86,32 +83,6 @@ def _folder(job: Job, name: str, table: SourceTable) -> Folder:
     only = None if form.of_lines else form.only
     columns = None if schema is None else pa.schema([one for one in schema if only is None or only(one.name)])
     return Folder(name, _named(job, table.path), read, table.max_files_per_trigger, columns)
-
-
-def _named_in(job: Job) -> Callable[[str], bool] | None:
-    """Whether a column is named anywhere in what a job asks for; None where other files may name it."""
-    asked = job.table.match_queries
-    if asked is not None and (asked.path is not None or asked.changes is not None):
-        return None
-    given = job.table.model_dump(by_alias=True, exclude=_ELSEWHERE)
-    for source in given["sources"].values():
-        for name in _OF_FILES:
-            source.pop(name, None)
-    text = "\n".join(_texts(given)).casefold()
-    return lambda name: name.casefold() in text or "`" in name
-
-
-def _texts(given: Any) -> Iterator[str]:
-    """All texts and names in a table."""
-    if isinstance(given, str):
-        yield given
-    elif isinstance(given, Mapping):
-        for name, value in given.items():
-            yield str(name)
-            yield from _texts(value)
-    elif isinstance(given, Sequence):
-        for one in given:
-            yield from _texts(one)
 
 
 def _named(job: Job, path: str) -> Named:

@@ -40,6 +40,30 @@ _LONGER = r"with(?:out|\s+local)\s+time\s+zone|character\s*\(\s*\d+|struct\s*<\s
 _OF_SPARK = re.compile(rf"\b(?:(?:collate|default|generated|interval|{_TYPE})\b|{_LONGER})", re.IGNORECASE)
 
 
+#: The narrowest type that has all whole numbers of one without a sign.
+_SIGNED = {
+    pa.uint8(): "smallint",
+    pa.uint16(): "int",
+    pa.uint32(): "bigint",
+    pa.uint64(): "decimal(20, 0)",
+}
+
+
+def ddl_of(kind: pa.DataType) -> str | None:
+    """The type of a column as a schema has it, in capitals; None for one that no schema has."""
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMP_NTZ" if kind.tz is None else "TIMESTAMP"
+    if pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
+        return "STRING"
+    if pa.types.is_list(kind):
+        inner = ddl_of(kind.value_type)
+        return inner and f"ARRAY<{inner}>"
+    word = next((word for word, known in TYPES.items() if known == kind), _SIGNED.get(kind))
+    return word and word.upper()
+
+
 def is_of_spark(text: str) -> bool:
     """Whether columns may have types that Spark alone knows."""
     return _OF_SPARK.search(text) is not None
