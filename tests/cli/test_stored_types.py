@@ -22,7 +22,7 @@ from tests.cli.test_broken_lines import lines, write
 if TYPE_CHECKING:
     from pathlib import Path
 
-NOON = dt.datetime(2024, 1, 2, 12, 0, 0)
+NOON = dt.datetime(2024, 1, 2, 12, 0, 0)  # noqa: DTZ001 - of no zone
 CENTS = Decimal("1.25")
 #: Columns of files, each with a type that it is read into.
 READ: list[tuple[Any, pa.DataType, str]] = [
@@ -105,7 +105,7 @@ def test_types_that_keep_all_values_are_read_as_on_spark(tmp_path: Path, spark: 
 
 
 @pytest.mark.parametrize(("value", "kind", "wanted", "_"), REFUSED)
-def test_other_types_are_refused(tmp_path: Path, value: Any, kind: pa.DataType, wanted: str, _: bool) -> None:  # noqa: FBT001
+def test_other_types_are_refused(tmp_path: Path, value: Any, kind: pa.DataType, wanted: str, _: bool) -> None:
     file = store(tmp_path / "a.parquet", pa.array([value], kind))
     said = rf"sources.vans.path: \S+/a.parquet cannot be read: its column c0 is .*, and the source has {wanted[:4]}"
     with pytest.raises(BadArgument, match=said):
@@ -150,7 +150,7 @@ def test_validate_compares_files_with_the_schema(tmp_path: Path, engine: str) ->
         "Give at the type BIGINT in the schema of the source, and in unit what these numbers count; or write the file",
     ):
         assert said in told.output
-    with pytest.raises(JobError, match="b.parquet cannot be read: its column at is int64"):
+    with pytest.raises(JobError, match=r"b.parquet cannot be read: its column at is int64"):
         jobs.load(job.file)
 
 

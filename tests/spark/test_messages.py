@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from csv import DictReader
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import appulse as ap
 from appulse.connect.alerting import events_of
-from appulse.connect.sinks import FolderSink, times_as_text
+from appulse.connect.as_text import for_csv
+from appulse.connect.files import Form, read_files
+from appulse.connect.sinks import FolderSink
 from appulse.engines.spark import failures
 from appulse.engines.spark.messages import encoded
-from appulse.engines.spark.sinks import sink_of
+from appulse.engines.spark.sinks import _as_text, sink_of
 from appulse.errors import BadInput, StorageError
 
 if TYPE_CHECKING:
@@ -201,11 +204,85 @@ def test_times_are_whole_and_the_same_text_wherever_they_are_text(spark: SparkSe
         assert sorted(known, key=lambda row: str(row["id"])) == wanted
     for kind in ("json", "csv"):
         assert [(row["at"], row["local"]) for row in read(f"own-{kind}")] == [*[("2026", "26")] * 2, ("1969", "69")]
-    assert times_as_text(rows.slice(0, 0)).num_rows == 0
-    assert times_as_text(pa.table({"at": pa.array([None, 1], pa.timestamp("s"))}))["at"].to_pylist() == [
+    assert for_csv(rows.slice(0, 0)).num_rows == 0
+    assert for_csv(pa.table({"at": pa.array([None, 1], pa.timestamp("s"))}))["at"].to_pylist() == [
         None,
         "1970-01-01T00:00:01.000000",
     ]
+
+
+#: Columns by their types, on Spark and in process, each with a value; those after the first eight go into JSON alone.
+VALUES: list[tuple[str, pa.DataType, Any]] = [
+    ("string", pa.string(), ' "a" \\"b\\\\ \u00e9, '),
+    ("binary", pa.binary(), b"\xff\x00a"),
+    ("float", pa.float32(), 0.1),
+    ("float", pa.float32(), float("-inf")),
+    ("double", pa.float64(), float("nan")),
+    ("decimal(20,4)", pa.decimal128(20, 4), Decimal("1.5")),
+    ("decimal(38,18)", pa.decimal128(38, 18), Decimal("1E-18")),
+    ("date", pa.date32(), date(1, 1, 1)),
+    ("array<float>", pa.list_(pa.float32()), [0.1, float("nan"), None]),
+    ("struct<a: binary, b: decimal(5,2)>", pa.struct({"a": pa.binary(), "b": pa.decimal128(5, 2)}), {"a": b"\xff"}),
+    ("map<int, date>", pa.map_(pa.int32(), pa.date32()), {1: date(2024, 1, 2), 2: None}),
+    (
+        "map<timestamp, double>",
+        pa.map_(pa.timestamp("us", "UTC"), pa.float64()),
+        {datetime(2024, 1, 2, tzinfo=UTC): 1.0},
+    ),
+]
+
+
+def test_values_are_written_the_same_on_both_engines(spark: SparkSession, tmp_path: Path) -> None:
+    schema = ", ".join(f"c{i} {kind}" for i, (kind, _, _) in enumerate(VALUES))
+    frame = spark.createDataFrame([tuple(value for _, _, value in VALUES), (None,) * len(VALUES)], schema)
+    columns = {}
+    for i, (_, kind, value) in enumerate(VALUES):
+        columns[f"c{i}"] = pa.array([[*value.items()] if pa.types.is_map(kind) else value, None], kind)
+    rows = pa.table(columns)
+    flat = rows.column_names[:8]
+    found: dict[str, list[Any]] = {}
+    for kind in ("json", "csv"):
+        own = rows if kind == "json" else rows.select(flat)
+        options = {"header": True} if kind == "csv" else {}
+        FolderSink(kind, str(tmp_path / f"local-{kind}"), "run", options).write(0, own)
+        place = {"path": str(tmp_path / f"spark-{kind}")}
+        sink = sink_of((kind, place | options), "sink", "c0ffee")
+        sink.write(frame.select(own.column_names).coalesce(1), 0, lambda: True, lambda: 2)
+        for engine in ("local", "spark"):
+            (file,) = (tmp_path / f"{engine}-{kind}").glob("batch-*")
+            text = file.read_text()
+            found[f"{engine}-{kind}"] = (
+                [json.loads(line, parse_float=str, parse_constant=pytest.fail) for line in text.splitlines()]
+                if kind == "json"
+                else [*DictReader(StringIO(text))]
+            )
+    assert found["local-json"] == found["spark-json"]
+    assert found["local-csv"] == found["spark-csv"]
+    written, nothing = found["local-csv"]
+    assert (written["c0"], written["c1"], nothing) == (VALUES[0][2], "[FF 00 61]", dict.fromkeys(flat, ""))
+    assert found["local-json"][1] == {}
+    posted = [json.loads(body, parse_float=str) for _, body in events_of(rows, "job")]
+    assert [{name: one[name] for name in one if name != "message_id"} for one in posted] == found["local-json"]
+    (text,) = (tmp_path / "spark-csv").glob("batch-*")
+    again = read_files([str(text)], Form("csv", header=True), pa.schema({"c0": pa.string()}), "job").table
+    assert again["c0"].to_pylist() == [VALUES[0][2], None]
+
+
+def test_options_of_csv_count_before_ours() -> None:
+    assert _as_text("csv", {"Escape": "!", "quote": "'", "TimestampFormat": "yyyy"}) == {
+        "ignoreLeadingWhiteSpace": False,
+        "ignoreTrailingWhiteSpace": False,
+        "Escape": "!",
+        "quote": "'",
+        "TimestampFormat": "yyyy",
+    }
+    assert _as_text("csv", {"quote": "'"})["escape"] == "'"
+    assert _as_text("parquet", {}) == {}
+
+
+def test_what_csv_has_no_form_for_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"column c is list<item: double>, for which CSV has no form. .* 'json'"):
+        FolderSink("csv", str(tmp_path / "out"), "run").write(0, pa.table({"c": [[1.0]]}))
 
 
 def test_times_within_others_are_the_same_text(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from appulse.connect.sinks import nested_as_text, times_as_text
+from appulse.connect.as_text import json_lines
 from appulse.engines.alerts import check_only
 from appulse.errors import BadArgument
-from appulse.model.defects import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -59,10 +58,9 @@ def chosen(rows: pa.Table, only: Mapping[str, Sequence[Any]]) -> pa.Table:
 def events_of(rows: pa.Table, name: str) -> Iterator[tuple[str, str]]:
     """Rows as JSON, each with an id: the name, a hash of the row and its number among equal ones."""
     seen: Counter[str] = Counter()
-    for batch in times_as_text(rows).to_batches(max_chunksize=1_000):
-        for row in batch.to_pylist():
-            text = as_json(nested_as_text(row))
+    for batch in rows.to_batches(max_chunksize=1_000):
+        for text in json_lines(batch):
             digest = blake2b(text.encode(), digest_size=8).hexdigest()
             seen[digest] += 1
             message_id = f"{name}-{digest}-{seen[digest]}"
-            yield message_id, json.dumps({**json.loads(text), "message_id": message_id})
+            yield message_id, f'{text[:-1]}{"," * (text != "{}")}"message_id":{json.dumps(message_id)}}}'

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from appulse.connect.as_text import for_csv, json_lines
 from appulse.errors import CheckpointError, StorageError
 from appulse.model.durable import put_in_place
 from appulse.model.stored_times import as_stored
@@ -18,9 +16,10 @@ from appulse.model.stored_times import as_stored
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FORMATS", "FolderSink", "Sink", "nested_as_text", "times_as_text"]
+__all__ = ["FORMATS", "FolderSink", "Sink"]
 
 FORMATS = ("parquet", "json", "csv")
+_ROWS = 1 << 16  # of JSON at a time
 
 
 class Sink(Protocol):
@@ -125,46 +124,13 @@ def _write_parquet(rows: pa.Table, file: Any, _: bool) -> None:  # noqa: FBT001 
 def _write_csv(rows: pa.Table, file: Any, header: bool) -> None:  # noqa: FBT001 - one of three writers
     from pyarrow import csv
 
-    csv.write_csv(times_as_text(rows), file, csv.WriteOptions(include_header=header))
+    csv.write_csv(for_csv(rows), file, csv.WriteOptions(include_header=header))
 
 
 def _write_json(rows: pa.Table, file: Any, _: bool) -> None:  # noqa: FBT001 - one of three writers
-    """Lines of JSON as Spark writes them: without nulls, times in ISO 8601."""
-    for row in times_as_text(rows).to_pylist():
-        known = {name: value for name, value in row.items() if value is not None}
-        file.write(json.dumps(known, default=_as_text, ensure_ascii=False).encode() + b"\n")
-
-
-def times_as_text(rows: pa.Table) -> pa.Table:
-    """Rows with times as text, whole, in UTC: ``2026-05-04T09:00:30.123456Z``, without ``Z`` if they have no zone."""
-    for i, field in enumerate(rows.schema):
-        if not pa.types.is_timestamp(field.type):
-            continue
-        unit = "ns" if field.type.unit == "ns" else "us"
-        plain = rows.column(i).cast(pa.timestamp(unit, field.type.tz)).cast(pa.int64()).cast(pa.timestamp(unit))
-        text = pc.strftime(plain, "%Y-%m-%dT%H:%M:%S")  # with the digits of the unit
-        if field.type.tz is not None:
-            text = pc.binary_join_element_wise(text, "Z", "")
-        rows = rows.set_column(i, field.name, text)
-    return rows
-
-
-def nested_as_text(value: Any) -> Any:
-    """A value with the times within it as text."""
-    if isinstance(value, dict):
-        return {name: nested_as_text(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [nested_as_text(one) for one in value]
-    return _as_text(value) if isinstance(value, datetime) else value
-
-
-def _as_text(value: Any) -> str:
-    """A value within another one."""
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            return value.isoformat(timespec="microseconds")
-        return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return value.isoformat() if isinstance(value, date) else str(value)
+    for batch in rows.to_batches(max_chunksize=_ROWS):
+        for line in json_lines(batch):
+            file.write(line.encode() + b"\n")
 
 
 _WRITERS: dict[str, Any] = {"parquet": _write_parquet, "csv": _write_csv, "json": _write_json}

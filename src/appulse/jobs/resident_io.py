@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["no_rows", "recorded", "sinks_of", "sources_of"]
 
 
-
 def sources_of(job: Job) -> list[Source]:
     """What the streams of a job read; raises `JobError`."""
     found: list[Source] = []

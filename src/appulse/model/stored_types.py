@@ -69,7 +69,7 @@ def _is_read(stored: Any, wanted: Any) -> bool:
         return _is_read(stored.key_type, wanted.key_type) and _is_read(stored.item_type, wanted.item_type)
     if pa.types.is_list(stored) and pa.types.is_list(wanted):
         return _is_read(stored.value_type, wanted.value_type)
-    return (stored, wanted) in _FURTHER or (pa.types.is_fixed_size_binary(stored) and pa.types.is_binary(wanted))
+    return (stored, wanted) in _FURTHER or bool(pa.types.is_fixed_size_binary(stored) and pa.types.is_binary(wanted))
 
 
 def _is_wider(stored: Any, wanted: Any) -> bool:

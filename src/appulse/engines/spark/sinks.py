@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Wanted = Callable[[], bool]
 Rows = Callable[[], int]
 _FILES = frozenset({"parquet", "orc", "json", "csv", "text", "avro"})
+_SPACES = ("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace")
 _APPENDED = _FILES | {"delta", "iceberg"}
 
 
@@ -47,7 +48,7 @@ def sink_of(sink: Any, role: str, query: str, *, remote: bool = False) -> Sink:
     kind, options = _given(sink, role)
     if kind in _FILES:
         path = _taken(options, "path", f"{role}={sink!r}", f"({kind!r}, {{'path': 'out/pairs'}})")
-        return Sink(FileSink(kind, _with_times(kind, options), path, query).write, once=True)
+        return Sink(FileSink(kind, _as_text(kind, options), path, query).write, once=True)
     if kind == "jdbc":
         if missing := sorted({"url", "dbtable"} - {name.lower() for name in options}):
             raise BadArgument(
@@ -78,12 +79,15 @@ def sink_of(sink: Any, role: str, query: str, *, remote: bool = False) -> Sink:
     return _asking(lambda frame, number: _append(_with_id(frame, kind, number), kind, options))
 
 
-def _with_times(kind: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Options that write whole times as text, unless the user has a format."""
-    given = {name.lower() for name in options}
-    if kind not in ("json", "csv") or "timestampformat" in given:
-        return options
-    return {name: value for name, value in TIMES.items() if name.lower() not in given} | options
+def _as_text(kind: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Options that write whole times and, in CSV, all of each text as RFC 4180 has it, unless the user has others."""
+    given = {name.lower(): value for name, value in options.items()}
+    usual: dict[str, Any] = {}
+    if kind in ("json", "csv") and "timestampformat" not in given:
+        usual |= TIMES
+    if kind == "csv":  # Spark's own are a backslash before a quote, and texts without spaces around them
+        usual |= {"escape": given.get("quote", '"'), **dict.fromkeys(_SPACES, False)}
+    return {name: value for name, value in usual.items() if name.lower() not in given} | options
 
 
 def _given(sink: Any, role: str) -> tuple[str, dict[str, Any]]:
