@@ -263,8 +263,9 @@ def test_values_are_written_the_same_on_both_engines(spark: SparkSession, tmp_pa
     assert found["local-json"][1] == {}
     posted = [json.loads(body, parse_float=str) for _, body in events_of(rows, "job")]
     assert [{name: one[name] for name in one if name != "message_id"} for one in posted] == found["local-json"]
-    (text,) = (tmp_path / "spark-csv").glob("batch-*")
-    again = read_files([str(text)], Form("csv", header=True), pa.schema({"c0": pa.string()}), "job").table
+    (file,) = (tmp_path / "spark-csv").glob("batch-*")
+    again = read_files([str(file)], Form("csv", header=True), pa.schema({"c0": pa.string()}), "job").table
+    assert again is not None
     assert again["c0"].to_pylist() == [VALUES[0][2], None]
 
 

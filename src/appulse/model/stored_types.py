@@ -58,7 +58,7 @@ def _is_read(stored: Any, wanted: Any) -> bool:
     if stored in _UNSIGNED:
         return wanted in _UNSIGNED[stored]
     if pa.types.is_timestamp(stored):  # as a number it is the count that the file has
-        return pa.types.is_timestamp(wanted) or pa.types.is_int64(wanted)
+        return bool(pa.types.is_timestamp(wanted) or pa.types.is_int64(wanted))
     if pa.types.is_decimal(stored) and pa.types.is_decimal(wanted):
         more = wanted.scale - stored.scale
         return bool(more >= 0 and wanted.precision - stored.precision >= more)
