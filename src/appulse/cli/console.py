@@ -28,6 +28,11 @@ FAILED, MISUSED, NO_ROOM = 1, 2, 3
 # An error of ours that a worker raised comes back as text inside Spark's.
 _OURS_IN_A_WORKER = re.compile(r"^appulse\.errors\.\w+: (.+)$", re.MULTILINE)
 
+# A line of a trace, of Java or Python, that names a failure.
+_CAUSE = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*[\w$]*(?:Error|Exception): \S.*)$", re.MULTILINE)
+# As in the address of a database.
+_PASSWORD = re.compile(r"(\bpassword=)[^\s&;,'\"]+", re.IGNORECASE)
+
 
 @contextmanager
 def errors_reported(console: Console, log: Path | None = None) -> Iterator[None]:
@@ -52,11 +57,20 @@ def errors_reported(console: Console, log: Path | None = None) -> Iterator[None]
             _report(console, ours[1])
         else:
             said = str(problem).strip().splitlines() or ["no message"]
-            _report(console, f"{type(problem).__name__}: {said[0]}\nThe full log is in {log}.")
+            cause = _innermost(str(problem))
+            behind = "" if cause is None or cause in said[0] else f"\nThe cause: {cause}"
+            _report(console, f"{type(problem).__name__}: {said[0]}{behind}\nThe full log is in {log}.")
         raise typer.Exit(FAILED) from problem
 
 
+def _innermost(text: str) -> str | None:
+    """What the last failure says of those that Spark quotes in an error, before its plan of the query."""
+    found = _CAUSE.findall(text.partition("=== Streaming Query ===")[0])
+    return found[-1].strip() if found else None
+
+
 def _report(console: Console, message: str) -> None:
+    message = _PASSWORD.sub(r"\1...", message)
     console.print(f"[bold red]Error:[/] {escape(message)}", soft_wrap=True, highlight=False)
 
 

@@ -127,14 +127,7 @@ class Webhook:
             if name not in known:
                 raise BadArgument(f"A webhook has no option {name!r}.{nearest(str(name), known)}")
         url = from_environment(options.get("url"), "url")
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadArgument("A webhook's url begins with https:// (or http://) and names a host.")
-        if parts.username or parts.password:
-            raise BadArgument(
-                "A webhook's url has a name or a password in it. Give them in a header, from the environment: "
-                "'headers': {'Authorization': {'env': 'NAME'}}."
-            )
+        check_address(url)
         headers = options.get("headers", {})
         if not isinstance(headers, Mapping):
             raise BadArgument("A webhook's headers are a mapping of names to text.")
@@ -205,6 +198,22 @@ class Webhook:
         except (URLError, HTTPException, OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             return None, f"{type(error).__name__}: {reason}".replace(self.url, self.target), None
+
+
+def check_address(url: str) -> None:
+    """Raise `BadArgument` for an address to which nothing can be posted, or that has a secret in it."""
+    try:
+        parts = urlsplit(url)
+        named = parts.hostname and parts.port != 0
+    except ValueError as error:
+        raise BadArgument(f"A webhook's url cannot be read: {error}.") from error
+    if parts.scheme not in ("http", "https") or not named:
+        raise BadArgument("A webhook's url begins with https:// (or http://) and names a host.")
+    if parts.username or parts.password:
+        raise BadArgument(
+            "A webhook's url has a name or a password in it. Give them in a header, from the environment: "
+            "'headers': {'Authorization': {'env': 'NAME'}}."
+        )
 
 
 def check_only(given: Any, known: Sequence[str]) -> dict[str, Sequence[Any]]:

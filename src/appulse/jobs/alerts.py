@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
+from appulse.engines.alerts import check_address
 from appulse.jobs.fields import Duration, Place, Settings, Table, Text
 from appulse.jobs.sinks import TopicSink
 from appulse.jobs.sources import format_of
@@ -33,6 +34,12 @@ def _are_headers(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
+def _is_address(url: Any) -> Any:
+    if isinstance(url, str):
+        check_address(url)  # a BadArgument, which pydantic reports in its place
+    return url
+
+
 #: The values of columns that make an answer an alert.
 Only = Annotated[dict[Text, Annotated[list[_Value], Field(min_length=1)]], BeforeValidator(_as_values)]
 
@@ -50,6 +57,7 @@ class WebhookTable(Table):
     url: Annotated[
         Annotated[str, Tag("text")] | Annotated[_FromEnvironment, Tag("environment")],
         Discriminator(lambda given: "text" if isinstance(given, str) else "environment"),
+        AfterValidator(_is_address),
     ]
     headers: Annotated[Settings, AfterValidator(_are_headers)] = {}
     only: Only = {}

@@ -81,7 +81,10 @@ def problems_with_columns(job: Job) -> list[Problem]:
         found, call = _check_operator(job, streams, schemas, fills)
         problems += found
         if call is not None:
-            problems += _check_outputs(job.table, call.answer_schema.names)
+            problems += [
+                *_unwritable(job.table.sink, call.answer_schema),
+                *_check_outputs(job.table, call.answer_schema.names),
+            ]
     except (BadArgument, NotBuilt) as problem:
         said = dict.fromkeys([str(problem), *_lacking(streams, schemas)])
         problems += [Problem("", text) for text in said]
@@ -148,6 +151,22 @@ def _check_outputs(table: JobTable, columns: Sequence[str]) -> list[Problem]:
         except BadArgument as problem:
             problems.append(Problem(f"alerts.{i}.only", str(problem)))
     return problems
+
+
+def _unwritable(sink: Any, columns: pa.Schema) -> Iterator[Problem]:
+    """Lists and the like, for which the sink of answers has no form."""
+    base = sink.format == "jdbc"
+    for field in columns if base or sink.format == "csv" else ():
+        kind: Any = field.type
+        # Spark writes lists as arrays of PostgreSQL.
+        is_array = base and sink.url.startswith("jdbc:postgresql:") and pa.types.is_list(kind)
+        if pa.types.is_nested(kind) and not (is_array and not pa.types.is_nested(kind.value_type)):
+            what = "a database has no type" if base else "CSV has no form"
+            yield Problem(
+                "sink.format",
+                f"is {sink.format!r}, and the column {field.name!r} of the answers is {kind}, for which {what}. Write "
+                "'parquet' or 'json', or leave the column out.",
+            )
 
 
 def _key_of(where: str, sink: Any, columns: Sequence[str]) -> list[Problem]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from appulse.connect.patterns import Pattern
+from appulse.engines.appending import not_appended
 from appulse.errors import BadArgument, JobError, likely
 from appulse.jobs.fields import options_of
 from appulse.jobs.problems import Problem
@@ -61,10 +62,19 @@ def problems_with_options(job: Job) -> list[Problem]:
         for where, data in table.data.items()
         for what in (_here if here else _on_spark)(data)
     ]
-    written = {"sink": table.sink, "rejects": table.rejects} if here else {}
+    written = {"sink": table.sink, "rejects": table.rejects}
     return wrong + [
-        Problem(f"{where}.options", what) for where, sink in written.items() if sink for what in _written(sink)
+        Problem(f"{where}.options", what)
+        for where, sink in written.items()
+        if sink
+        for what in (_written if here else _appended)(sink)
     ]
+
+
+def _appended(sink: Sink) -> Iterator[str]:
+    """What of a sink on Spark does not go with batches that are appended."""
+    if sink.format not in ("kafka", "jdbc") and (what := not_appended(sink.format, sink.options)):
+        yield what
 
 
 def _written(sink: Sink) -> Iterator[str]:

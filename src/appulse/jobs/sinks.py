@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Tag
+from pydantic import AfterValidator, Discriminator, Tag
 
 from appulse.jobs.fields import Settings, Table, Text, options_of
 from appulse.jobs.sources import DataTable, format_of
@@ -13,6 +14,18 @@ from appulse.jobs.sources import DataTable, format_of
 __all__ = ["Sink"]
 
 Place = Callable[[str], str]
+# A parameter of an address, or before its host.
+_PASSWORD = re.compile(r"(?:pass(?:word|phrase|wd)|\bpwd)\s*=|//[^/@:]*:[^/@]*@", re.IGNORECASE)
+
+
+def _is_open(url: str) -> str:
+    """An address without a password."""
+    if _PASSWORD.search(url):
+        raise ValueError(
+            "has a password, which no job file holds. Give it beside the url: "
+            "options = { user = 'NAME', password = { env = 'NAME' } }."
+        )
+    return url
 
 
 class FilesSink(DataTable):
@@ -31,7 +44,7 @@ class TableSink(Table):
     """A table of a database."""
 
     format: Literal["jdbc"]
-    url: Text
+    url: Annotated[Text, AfterValidator(_is_open)]
     table: Text
     options: Settings = {}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 from pyspark.sql import types as T  # noqa: N812
 
+from appulse.engines.appending import not_appended
 from appulse.engines.spark.delta import DeltaSink
 from appulse.engines.spark.file_sink import FileSink
 from appulse.engines.spark.iceberg import IcebergSink
@@ -105,20 +106,9 @@ def _given(sink: Any, role: str) -> tuple[str, dict[str, Any]]:
     kind, options = sink[0].lower(), dict(sink[1])
     if kind not in _APPENDED:
         return kind, options
-    named = {name.lower(): name for name in options}
-    mode = str(options.pop(named.get("mode", ""), "append"))
-    if mode.lower() != "append":
-        raise BadArgument(
-            f"{role}=({kind!r}, ...) has mode={mode!r}: the batches of a query are appended, each once. Leave mode "
-            "out. To begin anew, name an empty folder or a new table, and a new checkpoint."
-        )
-    if "partitionby" in named and kind != "delta":
-        instead = "Make the table before, with its partitions" if kind == "iceberg" else "Write to a Delta table"
-        raise BadArgument(
-            f"{role}=({kind!r}, ...) has {named['partitionby']!r}, which only 'delta' takes. {instead}, or leave it "
-            "out."
-        )
-    return kind, options
+    if wrong := not_appended(kind, options):
+        raise BadArgument(f"{role}=({kind!r}, ...) {wrong}")
+    return kind, {name: value for name, value in options.items() if name.lower() != "mode"}
 
 
 def _taken(options: dict[str, Any], name: str, given: str, example: str) -> str:
