@@ -114,3 +114,14 @@ def test_what_cannot_be_replayed_is_refused(tmp_path: Path) -> None:
     assert "no column 'when'" in refused(tmp_path / "a.csv", time="when")
     assert "Give a path" in refused(7)
     assert "speed" in refused(ROWS, speed=0)
+
+
+def test_files_of_a_recording_have_the_types_of_the_first(tmp_path: Path) -> None:
+    times = pa.array([1_000_000], pa.timestamp("us"))
+    pq.write_table(pa.table({"at": times, "x": [1.5]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"at": times, "x": pa.array([2], pa.int32())}), tmp_path / "b.parquet")
+    found = pa.Table.from_batches([*ap.replay(tmp_path, time="at", speed="max")])
+    assert found["x"].to_pylist() == [1.5, 2.0]
+    pq.write_table(pa.table({"at": [1_700_000_000], "x": [1.5]}), tmp_path / "c.parquet")
+    with pytest.raises(ap.BadArgument, match=r"c.parquet cannot be read: its column at is int64"):
+        ap.replay(tmp_path, time="at")

@@ -162,7 +162,7 @@ def test_the_hard_limit_of_a_job_over_messages_holds(job: Path) -> None:
         (["--rate", "quick"], "give rows a second"),
         (["--rate", "vans=3"], "rate= names 'vans'"),
         (["--rate", "-3"], "above 0"),
-        (["--sample", "vans=x.parquet"], "no source"),
+        (["--sample", "vans=x.parquet"], "not a source"),
         (["--sample", "fixes"], "NAME=FILE"),
         (["--engine", "flink"], "spark, or process|process, spark"),
     ],

@@ -6,6 +6,7 @@ import datetime as dt
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -129,6 +130,20 @@ def test_columns_without_values_are_of_any_type(tmp_path: Path) -> None:
     """So does pandas write them."""
     file = store(tmp_path / "a.parquet", pa.nulls(2), pa.nulls(2))
     assert here(file, "c0 STRING, c1 ARRAY<DOUBLE>, c2 DATE").to_pylist() == 2 * [dict.fromkeys(["c0", "c1", "c2"])]
+
+
+@pytest.mark.parametrize("form", ["parquet", "replay"])
+def test_an_index_of_pandas_without_a_name_is_a_column_as_on_spark(tmp_path: Path, form: str) -> None:
+    file = write(tmp_path, form, {}, 'carry = ["__index_level_0__"]').file
+    rows = pd.DataFrame({"id": ["a", "b"], "x": 0.0, "y": 0.0}, index=[10.0, 20.0])
+    rows.to_parquet(tmp_path / "in" / "a.parquet")
+    file.write_text(file.read_text(encoding="utf-8").replace('time = "at"', 'time = "__index_level_0__"'))
+    Resident(jobs.load(file)).run(drain=True)
+    found = [(row["key"], row["time"], row["__index_level_0__"]) for row in lines(tmp_path / "out")]
+    assert found == [("a", 10.0, 10.0), ("b", 20.0, 20.0)]
+    if form == "parquet":
+        told = CliRunner().invoke(app, ["plan", str(file), "--json"])
+        assert told.exit_code == 0, told.output
 
 
 SCHEMA = 'schema = "id STRING, at TIMESTAMP, x DOUBLE, y DOUBLE, unused INT"'

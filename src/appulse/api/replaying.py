@@ -15,6 +15,7 @@ from appulse.arguments import POSITIVE, Count, Name, checked, either, one_of, wh
 from appulse.errors import BadArgument
 from appulse.model.columns import arrow_table, chunk
 from appulse.model.geography import with_points
+from appulse.model.stored_types import unlike
 from appulse.model.stream import Unit
 from appulse.model.times import to_micros
 
@@ -187,7 +188,12 @@ def read_recording(path: Path) -> pa.Table:
         if len(endings) != 1 or None in endings:
             there = ", ".join(sorted({file.suffix or file.name for file in files})[:8]) or "no files"
             raise BadArgument(f"{path} has {there}, wanted files of one kind. Known: {', '.join(ENDINGS)}.")
-        table = ds.dataset([str(file) for file in files], format=endings.pop()).to_table()
+        kind = endings.pop()
+        found = ds.dataset([str(file) for file in files], format=kind)
+        for fragment in found.get_fragments() if kind == "parquet" else ():
+            if wrong := unlike(fragment.physical_schema, found.schema):
+                raise BadArgument(f"{fragment.path} cannot be read: {wrong}")
+        table = found.to_table().replace_schema_metadata()  # an index of pandas is a column of a job, as on Spark
         table.validate(full=True)  # text is UTF-8
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         raise BadArgument(f"{path} cannot be read: {error}") from None

@@ -303,7 +303,7 @@ def _read_whole(files: Sequence[str], form: Form, schema: pa.Schema | None) -> p
         for fragment in dataset.get_fragments():
             if wrong := unlike(fragment.physical_schema, dataset.schema, names):
                 raise ValueError(wrong)
-    return dataset.to_table(names)
+    return dataset.to_table(names).replace_schema_metadata()  # an index of pandas is a column, as on Spark
 
 
 class _Bad(NamedTuple):

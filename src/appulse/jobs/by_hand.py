@@ -89,9 +89,11 @@ def dataset_of(job: Job, data: DataTable, where: str) -> ds.Dataset | LineFiles:
         return LineFiles([str(file) for file in files], form_of(data), schema, f"{job.file}: {where}.path")
     try:
         parts = {"partitioning": "hive", "partition_base_dir": place} if parted else {}
-        return ds.dataset([str(file) for file in files], format=form_of(data).arrow, **parts)
+        found = ds.dataset([str(file) for file in files], format=form_of(data).arrow, **parts)
     except (OSError, pa.ArrowException) as error:
         raise JobError(f"{where}.path: {place} cannot be read as {data.format}: {error}") from error
+    # An index of pandas is a column of a source, as on Spark.
+    return found.replace_schema(found.schema.remove_metadata()) if isinstance(data, SourceTable) else found
 
 
 def read_files(job: Job, data: DataTable, where: str) -> pa.Table:

@@ -155,7 +155,7 @@ class _Part:
         for batch in self._fragment.to_batches():
             for name, value in named.items():
                 batch = batch.append_column(name, pa.repeat(value, len(batch)))  # noqa: PLW2901 - with one more
-            yield batch
+            yield batch.replace_schema_metadata()  # an index of pandas is a column of a source, as on Spark
 
 
 def _dataset(job: Job, name: str, sample: Path | None) -> ds.Dataset | LineFiles:

@@ -181,7 +181,9 @@ def _refuse_strange(frame: Any) -> None:
 
 
 def _without_index(table: pa.Table) -> pa.Table:
-    """A table without the index of pandas that has no name: every filter, sort and concatenation leaves one."""
+    """A table of pandas without an index that has no name: every filter, sort and concatenation leaves one."""
+    if b"pandas" not in (table.schema.metadata or {}):  # then it is a column like others
+        return table
     made = [name for name in table.column_names if _INDEX.fullmatch(name)]
     return table.drop_columns(made) if made else table
 
