@@ -128,6 +128,19 @@ def test_on_the_earth_a_course_leads_along_it_and_noise_grows() -> None:
     assert row["probability"] == pytest.approx(1.0 - math.exp(-(30.0**2) / (2.0 * variance)), abs=0.01)
 
 
+def test_errors_grow_beyond_the_horizon() -> None:
+    """In a plane and on the Earth; what stands may have moved."""
+    here = pa.table({"k": ["a"], "t": [0.0], "x": [0.0], "y": [0.0], "still": [0.0]})
+    later = pa.table({"k": ["b"], "t": [20.0], "x": [0.0], "y": [0.0]})
+    for value in ap.Gaussian("x", "y", sigma=1.0), ap.Position("y", "x", sigma=1.0):
+        motion = ap.Velocity("still", "still", horizon=1, noise=2.0)
+        moves = ap.Stream(here, "k", "t", value, motion=motion)
+        stands = ap.Stream(later, "k", "t", value)
+        (row,) = ap.similarity_join(moves, stands, epsilon=7.0, probability=0.1, window=60).to_pylist()
+        variance = 1.0 + 1.0 + 2.0**2 * 20.0
+        assert row["probability"] == pytest.approx(1.0 - math.exp(-(7.0**2) / (2.0 * variance)), abs=1e-6)
+
+
 def test_what_is_not_built_is_an_error() -> None:
     table = pa.table({"k": ["a"], "t": [0.0], "x": [0.0]})
     stream = ap.Stream(table, "k", "t", ap.Exact("x"), motion=ap.Straight(5))

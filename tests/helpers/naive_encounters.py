@@ -174,7 +174,7 @@ def _moved(one: Reading, leg: Leg | None, time: float) -> np.ndarray:
 def _within(
     gap: np.ndarray, one: tuple[Reading, Leg | None], other: tuple[Reading, Leg | None], at: float, asked: Asked
 ) -> float:
-    ages = [0.0 if leg is None else max(0.0, min(at, leg.end) - reading.time) for reading, leg in (one, other)]
+    ages = [0.0 if leg is None else at - reading.time for reading, leg in (one, other)]
     return _chance(gap, gap, one[0], other[0], sum(ages), asked)
 
 

@@ -199,7 +199,7 @@ def earth_meetings(moving: EarthLegs, errors: Errors, pairs: RowPairs, wanted: W
             covariance[:] = 0.0
             for leg in (i, j):
                 _add_error(earth, legs, errors, leg, touch, covariance)
-                grown = errors.growth[leg] * max(0.0, min(moment, float(legs.end[leg])) - legs.begin[leg])
+                grown = errors.growth[leg] * max(0.0, moment - legs.begin[leg])
                 covariance[0] += grown
                 covariance[d] += grown
                 if d > 2:

@@ -318,9 +318,9 @@ class Noise(NamedTuple):
 
 
 @exact_kernel
-def _aged(legs: Legs, noise: Noise, leg: int, moment: float) -> float:
+def _aged(noise: Noise, leg: int, moment: float) -> float:
     """What a leg's variances have grown by."""
-    return float(noise.growth[leg] * max(0.0, min(moment, float(legs.end[leg])) - noise.since[leg]))
+    return float(noise.growth[leg] * max(0.0, moment - noise.since[leg]))
 
 
 @kernel
@@ -334,7 +334,7 @@ def gaussian_meetings(legs: Legs, noise: Noise, pairs: RowPairs, near: Near, thr
         i, j = pairs.left[p], pairs.right[p]
         widened(legs, i, j, near, epsilon)
         found.probability[p] = np.nan
-        grown = _aged(legs, noise, i, found.closest_time[p]) + _aged(legs, noise, j, found.closest_time[p])
+        grown = _aged(noise, i, found.closest_time[p]) + _aged(noise, j, found.closest_time[p])
         if capsules:
             variance = grown + noise.spread[i, 0] ** 2 + noise.spread[j, 0] ** 2
             if variance == 0.0:

@@ -347,7 +347,7 @@ def swept_legs(plan: EncounterPlan, stream: int, legs: Legs) -> kernels.Legs:
     noise = plan.motions[stream].noise
     if noise and plan.reach is not None:
         variance = np.square(widest(rows.spread, plan.models[stream])) if rows.spread.shape[1] else 0.0
-        variance = variance + noise * noise * (legs.end - rows.time) * 1e-6
+        variance = variance + noise * noise * (legs.over - rows.time) * 1e-6
         reach = plan.reach * np.sqrt(variance) + margin * (1.0 + 1e-9)
     if plan.earth is not None:
         bulge = np.empty(len(at))
