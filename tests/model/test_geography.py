@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ FORMATS: dict[str, Callable[[Sequence[Any]], Any]] = {
         [shapely.to_wkb(shapely.set_srid(point, 4326), include_srid=True) for point in points]
     ),
     "wkt": lambda points: pa.array([point.wkt for point in points]),
+    "categories": lambda points: pa.array([point.wkt for point in points]).dictionary_encode(),
+    "hex wkb": lambda points: pa.array([shapely.to_wkb(point, hex=True) for point in points]),
     "struct": lambda points: pa.array([{"x": point.x, "y": point.y} for point in points]),
     "named struct": lambda points: pa.array([{"latitude": point.y, "longitude": point.x} for point in points]),
     "list": lambda points: pa.array([[point.x, point.y] for point in points], pa.list_(pa.float64(), 2)),
@@ -77,6 +80,51 @@ def test_what_is_no_point_is_a_reject() -> None:
     lists = pa.table({"k": ["a", "b"], "t": [0.0, 0.0], "geom": [[1.0, 2.0], [3.0]]})
     (row,) = ap.rejects(_joined(lists, ap.Position(geography="geom"))).to_pylist()
     assert row["detail"] == "geom is a list of 1 numbers"
+
+
+WEB, LAEA = {"id": {"authority": "EPSG", "code": 3857}}, {"type": "ProjectedCRS", "name": "LAEA"}
+DATUM = {"name": "World Geodetic System 1984 ensemble"}
+
+
+@pytest.mark.parametrize(
+    ("crs", "named"),
+    [
+        (None, None),
+        ({"id": {"authority": "EPSG", "code": 4326}}, None),
+        ({"id": {"authority": "OGC", "code": "CRS84"}}, None),
+        ({"type": "GeographicCRS", "datum_ensemble": DATUM}, None),
+        ("OGC:CRS84", None),
+        ("4326", None),
+        ('GEOGCRS["WGS 84", ID["EPSG",4326]]', None),
+        (WEB, "SRID 3857"),
+        (json.dumps(WEB), "SRID 3857"),
+        ("EPSG:3857", "SRID 3857"),
+        ('PROJCRS["WGS 84 / Pseudo-Mercator", BASEGEOGCRS["WGS 84", ID["EPSG",4326]], ID["EPSG",3857]]', "SRID 3857"),
+        (LAEA, "a coordinate system without an EPSG number"),
+    ],
+)
+def test_metadata_that_name_another_system_make_rejects(crs: Any, named: str | None) -> None:
+    """Of points and of regions, as GeoArrow has it at columns and GeoParquet at tables; in a plane all are taken."""
+    table = _table(FORMATS["struct"](POINTS))
+    fence = pa.table({"query": ["f"], "region": ["POLYGON ((-2 50, 0 50, 0 51, -2 51, -2 50))"]})
+
+    def with_column(table: pa.Table, name: str) -> pa.Table:
+        field = pa.field(name, table[name].type, metadata={"ARROW:extension:metadata": json.dumps({"crs": crs})})
+        return table.set_column(table.schema.get_field_index(name), field, table[name])
+
+    def with_table(table: pa.Table, name: str) -> pa.Table:
+        return table.replace_schema_metadata({"geo": json.dumps({"columns": {name: {"crs": crs}}})})
+
+    stream: ap.Stream[Any] = ap.Stream(_table(), key="k", time="t", value=ap.Position("lat", "lon"))
+    flat: ap.Stream[Any] = ap.Stream(_table(), key="k", time="t", value=ap.Exact("lon", "lat"))
+    for marked in with_column, with_table:
+        rejects = ap.rejects(_joined(marked(table, "geom"), ap.Position(geography="geom"))).to_pylist()
+        whole = {row["detail"] for row in rejects}
+        assert whole == (set() if named is None else {f"geom is of {named}, not WGS 84 (4326)"})
+        found = ap.rejects(ap.match_queries(stream, marked(fence, "region"))).to_pylist()
+        wrong = f"{named}: positions need longitude and latitude on WGS 84 (4326)"
+        assert [row["detail"] for row in found] == ([] if named is None else [wrong])
+        assert len(ap.match_queries(flat, marked(fence, "region"))) == 3
 
 
 def test_encounters_fences_conditions_and_nearest_take_them() -> None:

@@ -10,7 +10,9 @@ import pyarrow.compute as pc
 
 from appulse.errors import BadArgument
 from appulse.model import defects as why
-from appulse.model.columns import chunk, floats, is_list, is_numeric, nulls
+from appulse.model.columns import chunk, decoded_type, floats, is_list, is_numeric, nulls
+from appulse.model.crs import WGS84, srid_of, srid_of_crs, system_name
+from appulse.model.geometries import parsed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,12 +20,13 @@ if TYPE_CHECKING:
     from appulse.model.defects import Defects
     from appulse.model.uncertainty import Position
 
-_WGS84, _POINT = (0, 4326), 0
+_POINT = 0
 _NAMES = (("x", "y"), ("lon", "lat"), ("longitude", "latitude"))
 
 
 def check(kind: pa.DataType, column: str, stream: str) -> None:
     """Raise `BadArgument` where a column of this type holds no points."""
+    kind = decoded_type(kind)
     if pa.types.is_null(kind) or _is_bytes(kind) or _is_text(kind) or _fields(kind) is not None:
         return
     if is_list(kind) and is_numeric(kind.value_type):
@@ -41,7 +44,9 @@ def opened(table: pa.Table, model: Position, defects: Defects) -> pa.Table:
         return table
     given = chunk(table[column])
     lon, lat, wrong = _coordinates(given)
-    missing = nulls(given)
+    missing, srid = nulls(given), srid_of(table.schema, column)
+    if srid not in WGS84:
+        wrong |= dict.fromkeys(np.flatnonzero(~missing).tolist(), f"of {system_name(srid)}, not WGS 84 (4326)")
     defects.mark(missing, why.NON_FINITE, f"{column} is null")
     bad = np.zeros(len(table), bool)
     bad[list(wrong)] = True
@@ -57,6 +62,7 @@ def opened(table: pa.Table, model: Position, defects: Defects) -> pa.Table:
 
 def _coordinates(given: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[int, str]]:
     """Longitudes and latitudes, and what is wrong with rows that have none."""
+    given = given.dictionary_decode() if pa.types.is_dictionary(given.type) else given
     kind, n = given.type, len(given)
     fields = _fields(kind)
     if pa.types.is_null(kind):
@@ -92,16 +98,15 @@ def _of_texts(
         raise BadArgument(
             "Geometries are read by shapely, which is not installed. pip install 'appulse[geo]'"
         ) from error
-    read = shapely.from_wkt if _is_text(given.type) else shapely.from_wkb
-    shapes = read(np.array(given.to_pylist(), object), on_invalid="ignore")
+    shapes = parsed(shapely, given.to_pylist())
     there = ~nulls(given)
     missing, kinds, own = shapely.is_missing(shapes), shapely.get_type_id(shapes), shapely.get_srid(shapes)
     own = own if srid is None else np.where(np.isnan(srid), own, srid)
     wrong = dict.fromkeys(np.flatnonzero(there & missing).tolist(), "no geometry that can be read")
     for i in np.flatnonzero(there & ~missing & (kinds != _POINT)).tolist():
         wrong[i] = f"a {shapes[i].geom_type}, not a point"
-    for i in np.flatnonzero(there & ~missing & ~np.isin(own, _WGS84)).tolist():
-        wrong.setdefault(i, f"of SRID {int(own[i])}, not WGS 84 (4326)")
+    for i in np.flatnonzero(there & ~missing & ~np.isin(own, WGS84)).tolist():
+        wrong.setdefault(i, f"of {system_name(int(own[i]))}, not WGS 84 (4326)")
     for i in np.flatnonzero(there & ~missing & shapely.is_empty(shapes)).tolist():
         wrong.setdefault(i, "an empty point")
     shapes[list(wrong)] = None
@@ -126,7 +131,7 @@ def with_points(frame: Any) -> Any:
         crs = getattr(frame[name], "crs", None)
         shapes = np.array([value if hasattr(value, "geom_type") else None for value in frame[name]], object)
         if crs is not None:
-            shapes = shapely.set_srid(shapes, crs.to_epsg() or 0)
+            shapes = shapely.set_srid(shapes, crs.to_epsg() or srid_of_crs(crs.to_json_dict()))
         found[name] = pd.Series(shapely.to_wkb(shapes, include_srid=True), frame.index, object)
     return pd.DataFrame(found)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.errors import BadArgument
+from appulse.model.crs import WGS84, srid_of, srid_of_crs, system_name
 from appulse.model.positions import centred, degrees_around
 
 if TYPE_CHECKING:
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 REGION = "region"
 _POINT = "Point"
 _SIMPLE = ("Point", "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon")
-_HALF_TURN, _POLE, _WGS84 = 180.0, 90.0, 4326
+_HALF_TURN, _POLE = 180.0, 90.0
+_HEX = re.compile(r"(?:[0-9A-Fa-f]{2})+")
 # Longitudes are those from -180 to 180, and the same a turn away.
 _TURN, _FARTHEST = 2.0 * _HALF_TURN, 3.0 * _HALF_TURN
 _RINGS = 2  # lists of lists of places
@@ -45,14 +48,20 @@ def shapely_module() -> Any:
     return shapely
 
 
-def read(shapely: Any, given: Sequence[Any]) -> tuple[NDArray[Any], dict[int, str]]:
-    """Geometries, null where there is none that can be read, and why."""
+def parsed(shapely: Any, given: Sequence[Any]) -> NDArray[Any]:
+    """Geometries of WKB, also in hexadecimal digits, and WKT; null for what is neither."""
     shapes = np.full(len(given), None, object)
-    readers: dict[type, Any] = {bytes: shapely.from_wkb, str: shapely.from_wkt}
-    for kind, reader in readers.items():
+    given = [bytes.fromhex(one) if isinstance(one, str) and _HEX.fullmatch(one) else one for one in given]
+    for kind, reader in ((bytes, shapely.from_wkb), (str, shapely.from_wkt)):
         of_kind = [row for row, one in enumerate(given) if isinstance(one, kind)]
         shapes[of_kind] = reader([given[row] for row in of_kind], on_invalid="ignore")
-    wrong = {}
+    return shapes
+
+
+def read(shapely: Any, given: Sequence[Any]) -> tuple[NDArray[Any], dict[int, str]]:
+    """Geometries, null where there is none that can be read, and why."""
+    shapes, wrong = parsed(shapely, given), {}
+    readers: dict[type, Any] = {bytes: shapely.from_wkb, str: shapely.from_wkt}
     for row in np.flatnonzero(shapely.is_missing(shapes)).tolist():
         try:
             shapes[row] = _read_one(shapely, given[row], readers)
@@ -112,7 +121,7 @@ def troubles(
     good[good] = shapely.is_valid(shapes[good])
     if earth is not None:
         good &= np.array([not _outside(box) for box in bounds], bool)
-        good &= np.isin(shapely.get_srid(shapes), (-1, 0, _WGS84))
+        good &= np.isin(shapely.get_srid(shapes), WGS84)
     for row in np.flatnonzero(there & ~good).tolist():
         yield row, next(_trouble(shapely, shapes[row], float(radii[row]), earth))
 
@@ -135,14 +144,16 @@ def _trouble(shapely: Any, shape: Any, radius: float, earth: Earth | None) -> It
         yield "coordinates that are not finite"
     if not shape.is_valid:
         yield f"an invalid geometry: {shapely.is_valid_reason(shape)}"
-    if earth is not None and _outside(np.array(shape.bounds)):
+    if earth is not None and shapely.get_srid(shape) not in WGS84:
+        named = system_name(int(shapely.get_srid(shape)))
+        yield f"{named}: positions need longitude and latitude on WGS 84 (4326)"
+    if earth is not None:
         west, south, east, north = shape.bounds
         if east - west > _TURN:
             yield f"{east - west:g} degrees of longitude are more than a turn"
         swapped = max(abs(west), abs(east)) <= _POLE and max(abs(south), abs(north)) <= _HALF_TURN
         hint = ": latitude and longitude may be swapped" if swapped else ""
         yield f"coordinates outside longitude [-540, 540] and latitude [-90, 90]{hint}"
-    yield f"SRID {shapely.get_srid(shape)}: positions need 4326, longitude and latitude on WGS 84"
 
 
 def widened(shapely: Any, shapes: NDArray[Any], radii: NDArray[np.float64], earth: Earth | None) -> NDArray[Any]:
@@ -212,18 +223,21 @@ def cut(shapely: Any, shapes: NDArray[Any]) -> NDArray[Any]:
 
 
 def geometries_of(table: pa.Table) -> list[Any]:
-    """The geometries of a table of regions; edges that are great circles follow these by many short ones.
+    """The geometries of a table of regions, with the SRID of its metadata; edges that are great circles as short ones.
 
-    They are where the column says so, as GeoArrow or GEOGRAPHY of Spark, or the table, as GeoParquet.
+    Edges are great circles if the column says so, as GeoArrow or GEOGRAPHY of Spark, or the table, as GeoParquet.
     """
     given: list[Any] = table[REGION].to_pylist()
-    if not _by_great_circles(table):
+    curved, srid = _by_great_circles(table), srid_of(table.schema, REGION, "geometry")
+    if not curved and srid in WGS84:
         return given
     shapely = shapely_module()
     shapes, wrong = read(shapely, given)
     for row, shape in enumerate(shapes):
         if row not in wrong and np.isfinite(shapely.get_coordinates(shape)).all():
-            given[row] = shapely.to_wkb(_along_great_circles(shapely, shape), include_srid=True)
+            one = _along_great_circles(shapely, shape) if curved and srid in WGS84 else shape
+            one = one if srid in WGS84 else shapely.set_srid(one, srid)
+            given[row] = shapely.to_wkb(one, include_srid=True)
     return given
 
 
@@ -311,7 +325,7 @@ def with_wkb(frame: Any) -> Any:
     import pandas as pd
 
     crs = getattr(frame[REGION], "crs", None)
-    srid = (crs.to_epsg() or 0) if crs is not None else None
+    srid = (crs.to_epsg() or srid_of_crs(crs.to_json_dict())) if crs is not None else None
     wkb = [_as_wkb(shapely, value, srid) if hasattr(value, "geom_type") else value for value in values]
     return pd.DataFrame({**plain, REGION: wkb})
 
