@@ -88,12 +88,22 @@ def test_options_that_would_be_passed_over_are_refused(spark: SparkSession, fold
         (("parquet", {"path": path, "MODE": "ignore"}), r"has mode='ignore'"),
         (("parquet", {"path": path, "partitionBy": "x"}), r"'partitionBy', which only 'delta' takes. Write to a Delta"),
         (("iceberg", {"table": "t", "partitionBy": "x"}), r"which only 'delta' takes. Make the table before"),
+        (("delta", {"path": path, "partitionBy": ["LEFT_KEY", "kind"]}), r"sink=\('delta', .* column 'kind', which"),
+        (("kafka", {"topic": "t", "key": "left_kye"}), r"column 'left_kye', which .* Did you mean 'left_key'\?"),
     ):
         with pytest.raises(ap.BadArgument, match=problem):
             ap.start(result, sink, checkpoint=f"{folder}/checkpoint")
     with pytest.raises(ap.BadArgument, match=r"rejects=\('delta', ...\) has no path"):
         ap.start(result, ("noop", {}), ("delta", {}), checkpoint=f"{folder}/checkpoint")
+    with pytest.raises(ap.BadArgument, match=r"rejects=\('kafka', ...\) names the column 'left_key', which"):
+        ap.start(result, ("noop", {}), ("kafka", {"topic": "t", "key": "left_key"}), checkpoint=f"{folder}/checkpoint")
+    hook = ("kafka", {"topic": "t", "key": "kind"})
+    with pytest.raises(ap.BadArgument, match=r"alerts=\('kafka', .* names the column 'kind', which"):
+        ap.start(result, ("noop", {}), alerts=[hook], checkpoint=f"{folder}/checkpoint")
     assert not (folder / "checkpoint").exists()
+    (folder / "a file").touch()
+    with pytest.raises(ap.StorageError, match=r"Could not write the checkpoint .*/a file: .* exists\. .* the path"):
+        ap.start(result, ("noop", {}), checkpoint=f"{folder}/a file")
     sink_of(("json", {"path": path, "mode": "Append"}), "sink", "q").write(spark.range(3), 0, lambda: True, lambda: 3)
     assert spark.read.json(path).count() == 3
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from appulse.engines.alerts import NO_FILE, DeadLetters, Failure, Webhook, check_only, from_environment
 from appulse.engines.spark.failures import spark_errors
 from appulse.engines.spark.inputs import quoted
-from appulse.engines.spark.messages import MESSAGE_ID, encoded
+from appulse.engines.spark.messages import MESSAGE_ID, check_columns, encoded
 from appulse.errors import BadArgument, likely
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def _alert(given: Any, query: str, dead_letter: str | None, answers: T.StructTyp
     kind, options = str(given[0]).lower(), dict(given[1])
     if kind not in _KINDS:
         raise BadArgument(f"alerts= has the kind {given[0]!r}.{likely(kind, _KINDS)} Known: {', '.join(_KINDS)}.")
+    if kind == "kafka" and options.get("key") is not None:
+        check_columns("alerts=('kafka', {'key': ...})", [options["key"]], answers.names)
     only = check_only(options.pop("only", {}), answers.names)
     send = _to_webhook(options, dead_letter, query) if kind == "webhook" else _to_topic(options, dead_letter, query)
 

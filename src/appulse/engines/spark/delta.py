@@ -24,7 +24,7 @@ class DeltaSink:
                 "one: ('delta', {'path': 'lake/pairs'}) or ('delta', {'table': 'db.pairs'})."
             )
         self._table: str | None = named.get("table")
-        self._partitions = _columns(named.get("partitionby", ()), role)
+        self.partitions = _columns(named.get("partitionby", ()), role)
         taken = ("table", "partitionby")
         kept = {name: value for name, value in options.items() if name.lower() not in taken}
         self._options = {"txnAppId": f"appulse-{role}-{query}"} | kept
@@ -32,8 +32,8 @@ class DeltaSink:
     def write(self, frame: DataFrame, number: int) -> None:
         """Append a batch."""
         writer = frame.write.format("delta").options(**self._options, txnVersion=str(number)).mode("append")
-        if self._partitions:
-            writer = writer.partitionBy(*self._partitions)
+        if self.partitions:
+            writer = writer.partitionBy(*self.partitions)
         if self._table is None:
             writer.save()
         else:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 _OURS = re.compile(r"appulse\.errors\.(\w+): (.+)")
 _FULL = "No space left on device|Disk quota exceeded|File too large|Read-only file system"
-_BARRED = "Permission denied|Parent path is not a directory|Not a directory|Mkdirs failed to create|AWS Error \\w+"
+_BARRED = (
+    "Permission denied|File exists|Destination exists|Parent path is not a directory|Not a directory|Mkdirs failed to "
+    "create|AWS Error \\w+"
+)
 _STATE = "CANNOT_LOAD_STATE_STORE"
 _UNREADABLE = (r"Checksum error: \S+", r"Stream is corrupted", r"\S+ does not exist", _STATE)
 
@@ -69,8 +72,8 @@ _OUTSIDE = (
     _Cause(
         r"DATA_SOURCE_NOT_FOUND\] Failed to find the data source: (\S+?)\.",
         SessionError,
-        "Spark has no data source {0!r}. Start the session with the package that has it, by its Maven name: "
-        "ap.session(**{{'spark.jars.packages': '...'}}), or appulse run --packages.",
+        "Spark has no data source {0!r}. Check the name. If it is right, start the session with the package that has "
+        "it, by its Maven name: ap.session(**{{'spark.jars.packages': '...'}}), or appulse run --packages.",
     ),
     _Cause(
         r"Failed to find data source: (kafka)\.",
@@ -78,6 +81,19 @@ _OUTSIDE = (
         "Spark has no data source {0!r}. Start the session with the connector of its own version: "
         "ap.session(**{{'spark.jars.packages': 'org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION'}}), or appulse run "
         "--packages.",
+    ),
+    _Cause(
+        r"Failed to find data source: (avro)\.",
+        SessionError,
+        "Spark has no data source {0!r}. Start the session with the package of its own version: "
+        "ap.session(**{{'spark.jars.packages': 'org.apache.spark:spark-avro_2.13:VERSION'}}), or appulse run "
+        "--packages.",
+    ),
+    _Cause(
+        r"REQUIRES_SINGLE_PART_NAMESPACE\] \S+ requires a single-part namespace, but got identifier (`([^`]+)`\S*)\.",
+        SessionError,
+        "Spark has no catalog {1!r}, in which the table {0} would be. Start the session with its settings and package: "
+        "spark.sql.catalog.{1}, and what else the catalog needs.",
     ),
     _Cause(
         r"(Timed out waiting for a node assignment|Topic \S+ not present in metadata after \d+ ms"
@@ -104,6 +120,21 @@ _OUTSIDE = (
         "A sink is a Delta table with other columns than its rows have.\nThe table:\n{0}\nThe rows:\n{1}\nName another "
         "table, or add the columns to this one: ('delta', {{..., 'mergeSchema': 'true'}}). Then start again with the "
         "same checkpoint: no row is lost.",
+    ),
+    _Cause(
+        r"(?s)DELTA_SOURCE_(?:TABLE_)?IGNORE_(?:CHANGES|DELETE)\].*? at version (\d+)\."
+        r".*? found at path (?:file:)?(\S+?)\.\s",
+        BadInput,
+        "In version {0} of the Delta table {1} rows were changed or deleted, and a stream of a table has added rows "
+        "alone. To have such changes, read its change data feed (the option readChangeFeed, and "
+        "Stream(change='_change_type')) with a new checkpoint. To pass over them, set the option skipChangeCommits and "
+        "start again with the same checkpoint.",
+    ),
+    _Cause(
+        r"SCHEMA_NOT_FOUND\] The schema (\S+) cannot be found",
+        BadArgument,
+        "A sink is a table of the schema {0}, which is not in the catalog. Make it, by CREATE SCHEMA, or name another; "
+        "then start again with the same checkpoint: no row is lost.",
     ),
     _Cause(
         r"Wrong basePath (.+) for the root path: (.+)",

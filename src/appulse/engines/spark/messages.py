@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Window
@@ -16,7 +16,7 @@ from appulse.errors import BadArgument, SessionError, nearest
 from appulse.model.defects import UNDECODED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -61,10 +61,8 @@ def encoded(frame: DataFrame, query: str, number: int, key: str | None) -> DataF
     """Rows of a batch as messages: a key, and JSON with a ``message_id`` that another attempt at the batch gives, too.
 
     The id has the query, the batch, a hash of the row and a number among rows of one hash, so neither the order of rows
-    nor their partition matters. ``key`` names a column; without one the id is the key.
+    nor their partition matters. ``key`` names a column of theirs; without one the id is the key.
     """
-    if key is not None and key not in frame.columns:
-        raise BadArgument(f"The sink's key {key!r} is not a column of its rows.{nearest(key, frame.columns)}")
     text = F.to_json(F.struct(*map(quoted, frame.columns)), TIMES)
     rows = frame.select(F.struct(*map(quoted, frame.columns)).alias("row"), text.alias("text"))
     rows = rows.withColumn("hash", F.xxhash64("text"))
@@ -75,6 +73,16 @@ def encoded(frame: DataFrame, query: str, number: int, key: str | None) -> DataF
     value = F.to_json(F.struct(*own, F.lit(number).alias("batch_id"), F.col(MESSAGE_ID)), TIMES)
     chosen = F.col(MESSAGE_ID) if key is None else F.col("row")[key].cast("string")
     return rows.select(chosen.alias("key"), value.alias("value"))
+
+
+def check_columns(given: str, names: Iterable[Any], columns: Sequence[str]) -> None:
+    """Raise `BadArgument` where options, as a message calls them, name what is not a column of the rows written."""
+    known = {name.lower() for name in columns}
+    for name in names:
+        if str(name).lower() not in known:
+            raise BadArgument(
+                f"{given} names the column {name!r}, which its rows do not have.{nearest(str(name), columns)}"
+            )
 
 
 def _row(schema: str, kind: str) -> Column:

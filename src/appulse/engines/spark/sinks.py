@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
@@ -13,7 +13,7 @@ from appulse.engines.appending import not_appended
 from appulse.engines.spark.delta import DeltaSink
 from appulse.engines.spark.file_sink import FileSink
 from appulse.engines.spark.iceberg import IcebergSink
-from appulse.engines.spark.messages import TIMES, encoded
+from appulse.engines.spark.messages import TIMES, check_columns, encoded
 from appulse.errors import BadArgument, SessionError
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Sink:
 
     write: Callable[[DataFrame, int, Wanted, Rows], object]
     once: bool = False
+    columns: Sequence[str] = ()  # those that its options name
 
 
 def sink_of(sink: Any, role: str, query: str, *, remote: bool = False) -> Sink:
@@ -68,16 +69,24 @@ def sink_of(sink: Any, role: str, query: str, *, remote: bool = False) -> Sink:
             options["driver"] = driver
         return _asking(lambda frame, number: replace_rows(frame, options, query, number))
     if kind == "delta":
-        return _asking(DeltaSink(options, role, query).write)
+        delta = DeltaSink(options, role, query)
+        return replace(_asking(delta.write), columns=delta.partitions)
     if kind == "iceberg":
         table = _taken(options, "table", f"{role}={sink!r}", "('iceberg', {'table': 'lake.db.pairs'})")
         return _asking(IcebergSink(table, options, f"{role}-{query}").write)
     if kind == "kafka":
         key = options.pop("key", None)
-        return Sink(lambda frame, number, *_: _append(encoded(frame, query, number, key), kind, options), once=True)
+        topic = Sink(lambda frame, number, *_: _append(encoded(frame, query, number, key), kind, options), once=True)
+        return topic if key is None else replace(topic, columns=(key,))
     if kind == "noop":
         return Sink(lambda frame, *_: _append(frame, kind, options), once=True)
     return _asking(lambda frame, number: _append(_with_id(frame, kind, number), kind, options))
+
+
+def check_sink(sink: Any, role: str, columns: Sequence[str], *, remote: bool) -> None:
+    """Raise `BadArgument` or `SessionError` for a sink that cannot take rows of these columns."""
+    if named := sink_of(sink, role, "", remote=remote).columns:
+        check_columns(f"{role}=({sink[0]!r}, ...)", named, columns)
 
 
 def _as_text(kind: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from appulse.engines.spark.lock import CheckpointLock
 from appulse.engines.spark.plans import folders_read, refuse_connect, rows_read_now, table_place, topics_read
 from appulse.engines.spark.results import SparkResult, own_result
 from appulse.engines.spark.settings import on_connect
-from appulse.engines.spark.sinks import sink_of
+from appulse.engines.spark.sinks import check_sink, sink_of
 from appulse.engines.spark.tagged import REJECT
 from appulse.errors import BadArgument
 from appulse.model.folders import clashes
@@ -69,9 +69,10 @@ def start(
         raise BadArgument(f"drain=True takes what is available now and ends; it goes with no trigger, not {trigger!r}.")
     _check_chain(known, outputs.rejects, partitions)
     remote = on_connect(result.sparkSession)
-    for role, one in (("sink", outputs.sink), ("rejects", outputs.rejects)):
-        if one is not None or role == "sink":
-            sink_of(one, role, "", remote=remote)  # refused before there is a checkpoint
+    check_sink(outputs.sink, "sink", known.answers.names, remote=remote)  # before there is a checkpoint
+    if outputs.rejects is not None:
+        check_sink(outputs.rejects, "rejects", known.rejects.names, remote=remote)
+    alerts_of(outputs.alerts, "", checkpoint=checkpoint, answers=known.answers)
     _check_apart(outputs, checkpoint, known.rows)
     with writing(f"the checkpoint {checkpoint}"):
         place = Checkpoint(result.sparkSession, checkpoint)
