@@ -8,6 +8,7 @@ import pytest
 
 import appulse as ap
 from appulse.engines.spark.plans import folders_read
+from appulse.engines.spark.settings import PARTITIONS
 from appulse.engines.spark.sinks import sink_of
 from appulse.engines.spark.start import Outputs, _check_apart
 
@@ -76,7 +77,9 @@ def test_a_sink_where_the_query_reads_is_refused(spark: SparkSession, folder: Pa
     assert not (folder / "checkpoint").exists()
 
 
-def test_options_that_would_be_passed_over_are_refused(spark: SparkSession, folder: Path) -> None:
+def test_options_that_would_be_passed_over_are_refused(
+    spark: SparkSession, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Before there is a checkpoint."""
     rows = spark.readStream.schema(COLUMNS).parquet(str(folder / "read"))
     result, path = joined(rows, rows), f"{folder}/out"
@@ -104,6 +107,12 @@ def test_options_that_would_be_passed_over_are_refused(spark: SparkSession, fold
     (folder / "a file").touch()
     with pytest.raises(ap.StorageError, match=r"Could not write the checkpoint .*/a file: .* exists\. .* the path"):
         ap.start(result, ("noop", {}), checkpoint=f"{folder}/a file")
+    assert not caplog.records
+    spark.conf.set(PARTITIONS, "200")
+    with pytest.raises(ap.StorageError):
+        ap.start(result, ("noop", {}), checkpoint=f"{folder}/a file")
+    spark.conf.set(PARTITIONS, "2")
+    assert f"could be faster: {PARTITIONS} is 200" in caplog.text
     sink_of(("json", {"path": path, "mode": "Append"}), "sink", "q").write(spark.range(3), 0, lambda: True, lambda: 3)
     assert spark.read.json(path).count() == 3
 

@@ -103,6 +103,7 @@ def test_session_that_lacks_what_we_need_is_an_error(spark: SparkSession, settin
     [
         ("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "false"),
         ("spark.sql.execution.arrow.maxRecordsPerBatch", "1000"),
+        ("spark.sql.shuffle.partitions", "200"),
     ],
 )
 def test_session_that_could_be_faster_gets_advice(spark: SparkSession, setting: str, value: str) -> None:

@@ -23,6 +23,7 @@ from appulse.engines.spark.settings import (
     LOCAL_CHECKPOINTS,
     MASTER,
     MICROS,
+    PARTITIONS,
     PROVIDER,
     REUSE,
     ROCKSDB,
@@ -42,7 +43,6 @@ __all__ = ["check_session", "is_running", "session"]
 Setting = str | int | float | bool
 
 _PYTHON = "spark.pyspark.python"
-_PARTITIONS = "spark.sql.shuffle.partitions"
 _GIB = 2**30
 
 
@@ -68,8 +68,8 @@ def session(cores: int | None = None, **settings: Setting) -> SparkSession:
     with environment(**_pythons(asked, local=local)):
         gateway = SparkContext._gateway or start_jvm(conf)  # noqa: SLF001 - a JVM outlives its sessions
         made = SparkSession(SparkContext(conf=conf, gateway=gateway))
-    if not local and _PARTITIONS not in asked:  # Spark's default of 200 is 200 states to keep
-        made.conf.set(_PARTITIONS, _cluster_cores(made, asked))
+    if not local and PARTITIONS not in asked:  # Spark's default of 200 is 200 states to keep
+        made.conf.set(PARTITIONS, _cluster_cores(made, asked))
     return made
 
 
@@ -94,7 +94,7 @@ def _asked(cores: int | None, settings: Mapping[str, Setting]) -> dict[str, str]
                 f"cores={cores} is for a session on this machine, and {MASTER} is {asked[MASTER]!r}. Give the "
                 "cluster's own settings: spark.cores.max, or spark.executor.instances and spark.executor.cores."
             )
-        asked = {MASTER: _master(cores), _PARTITIONS: str(cores)} | asked
+        asked = {MASTER: _master(cores), PARTITIONS: str(cores)} | asked
     return asked
 
 
@@ -143,7 +143,7 @@ def _local_defaults(cores: int) -> dict[str, str]:
         "spark.pyspark.python": sys.executable,
         CHECKPOINTS: LOCAL_CHECKPOINTS,
         STATE_FORMAT: "2",
-        _PARTITIONS: str(cores),
+        PARTITIONS: str(cores),
     }
 
 

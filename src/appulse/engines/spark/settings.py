@@ -37,9 +37,11 @@ _STREAMING = "org.apache.spark.sql.execution.streaming"
 _PACKAGE = f"{_STREAMING}.checkpointing" if release(pyspark.__version__) >= (4, 1) else _STREAMING
 LOCAL_CHECKPOINTS = f"{_PACKAGE}.FileSystemBasedCheckpointFileManager"
 
+PARTITIONS = "spark.sql.shuffle.partitions"
 STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 ROWS_PER_BATCH = 20_000
+_USUAL_PARTITIONS = 200  # where nobody has set another number
 
 
 def check_session(spark: SparkSession) -> list[str]:
@@ -63,6 +65,11 @@ def check_session(spark: SparkSession) -> list[str]:
     advice: list[str] = []
     if get_setting(spark, CHANGELOG) != "true":
         advice.append(f"{CHANGELOG} is off: each micro-batch uploads whole state files. Set it to true.")
+    if int(get_setting(spark, PARTITIONS)) == _USUAL_PARTITIONS:
+        advice.append(
+            f"{PARTITIONS} is {_USUAL_PARTITIONS}: each micro-batch has as many tasks, each with a state of its own. "
+            "Set it to the number of cores before the first start; a checkpoint keeps it."
+        )
     if 0 < int(get_setting(spark, ARROW_ROWS)) < ROWS_PER_BATCH:
         advice.append(f"{ARROW_ROWS} is small: batches of {ROWS_PER_BATCH} rows cost less per row.")
     if get_setting(spark, REUSE, "true") != "true":

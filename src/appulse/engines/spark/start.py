@@ -19,7 +19,7 @@ from appulse.engines.spark.files import default_store
 from appulse.engines.spark.lock import CheckpointLock
 from appulse.engines.spark.plans import folders_read, refuse_connect, rows_read_now, table_place, topics_read
 from appulse.engines.spark.results import SparkResult, own_result
-from appulse.engines.spark.settings import on_connect
+from appulse.engines.spark.settings import check_session, on_connect
 from appulse.engines.spark.sinks import check_sink, sink_of
 from appulse.engines.spark.tagged import REJECT
 from appulse.errors import BadArgument
@@ -74,6 +74,8 @@ def start(
         check_sink(outputs.rejects, "rejects", known.rejects.names, remote=remote)
     alerts_of(outputs.alerts, "", checkpoint=checkpoint, answers=known.answers)
     _check_apart(outputs, checkpoint, known.rows)
+    for advice in check_session(result.sparkSession):
+        _LOG.warning("The session could be faster: %s", advice)
     with writing(f"the checkpoint {checkpoint}"):
         place = Checkpoint(result.sparkSession, checkpoint)
         place.check_free()
