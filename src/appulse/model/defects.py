@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from functools import lru_cache
 from json.encoder import encode_basestring
 from math import isfinite
@@ -256,7 +257,7 @@ def shown_values(table: pa.Table, columns: Sequence[str], rows: pa.Array) -> lis
 
 
 def rows_as_json(table: pa.Table) -> list[str]:
-    """Each row of a table, as `as_json` has it: column by column, as most values are numbers and plain texts."""
+    """Each row of a table as a JSON object: column by column, as most values are numbers and plain texts."""
     names = [encode_basestring(name).replace("%", "%%") for name in table.column_names]
     form = "{" + ", ".join(f"{name}: %s" for name in names) + "}"
     return [form % row for row in zip(*map(_texts, table.columns), strict=True)]
@@ -269,22 +270,21 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
         values = column.to_pylist()
     except (OverflowError, ValueError):
         values = [shown_scalar(value) for value in column]
+    if pa.types.is_float32(kind) or pa.types.is_float16(kind):  # no more digits than tell numbers from others
+        whole = pa.concat_arrays(column.cast(pa.float32()).chunks) if column.chunks else pa.array([], pa.float32())
+        digits = np.asarray(whole.fill_null(0.0)).astype(str).tolist()
+        return ["null" if v is None else d if isfinite(v) else f'"{d}"' for v, d in zip(values, digits, strict=True)]
     if pa.types.is_floating(kind):
         return ["null" if v is None else repr(v) if isfinite(v) else f'"{v}"' for v in values]
-    if pa.types.is_integer(kind):
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
         return ["null" if v is None else str(v) for v in values]
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return ["null" if v is None else encode_basestring(v) for v in values]
     return [as_text(value) for value in values]
 
 
-def as_json(values: dict[str, Any]) -> str:
-    """The values of a row as JSON; what JSON has no word for (NaN, dates, bytes) becomes text."""
-    return as_text(values)
-
-
 def as_text(value: Any) -> str:
-    """A nested value as JSON, as in `as_json`."""
+    """A value as JSON; what JSON has no word for (NaN, dates) becomes text, and bytes base64."""
     return json.dumps(_plain(value), ensure_ascii=False)
 
 
@@ -295,6 +295,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
