@@ -147,7 +147,7 @@ def test_folders_that_are_not_apart_are_refused(job: Path, engine: str, old: str
 
 
 def test_what_is_in_folders_of_a_pattern_may_have_their_names_as_columns(job: Path) -> None:
-    text = job.read_text().replace('path = "near"', 'path = "near/*"\nschema = "id long, time long, x double"', 1)
+    text = job.read_text().replace('path = "near"', 'path = "near/*"\nschema = "id long, time double, x double"', 1)
     job.write_text(text)
     assert any("has no column 'y'" in str(problem) for problem in jobs.validate(job))
     (job.parent / "near" / "a" / "y=1").mkdir(parents=True)
@@ -157,7 +157,7 @@ def test_what_is_in_folders_of_a_pattern_may_have_their_names_as_columns(job: Pa
 @pytest.mark.parametrize(
     ("engine", "old", "new", "expected"),
     [
-        ("spark", 'path = "near"', 'path = "near"\nschema = "id long, time long, x double"', "has no column 'y'"),
+        ("spark", 'path = "near"', 'path = "near"\nschema = "id long, time double, x double"', "has no column 'y'"),
         *(
             (
                 engine,
