@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 from typer.testing import CliRunner
 
 from appulse import jobs
@@ -124,6 +125,18 @@ def test_spark_refuses_them_too_or_reads_other_values(tmp_path: Path, spark: Any
                 rows.collect()
         else:
             assert rows.collect()[0][0] != value
+
+
+@pytest.mark.parametrize(("value", "wanted"), [(5, "TIMESTAMP"), (1.5, "TIMESTAMP_NTZ"), (NOON, "BIGINT")])
+def test_numbers_of_orc_are_no_times(tmp_path: Path, value: Any, wanted: str) -> None:
+    """Spark takes them for seconds, and Arrow for other units."""
+    file = str(tmp_path / "a.orc")
+    orc.write_table(pa.table({"c0": [value], "c1": [5]}), file)
+    with pytest.raises(BadArgument, match=rf"a.orc cannot be read: its column c0 is .*, and the source has {wanted}"):
+        read_files([file], Form("orc"), columns_of(f"c0 {wanted}"), "job")
+    rows = read_files([file], Form("orc"), columns_of("c1 DOUBLE"), "job").table
+    assert rows is not None
+    assert rows.to_pylist() == [{"c1": 5.0}]
 
 
 def test_columns_without_values_are_of_any_type(tmp_path: Path) -> None:

@@ -299,10 +299,9 @@ def _whole(files: Sequence[str], form: Form, schema: pa.Schema | None) -> pa.Tab
 def _read_whole(files: Sequence[str], form: Form, schema: pa.Schema | None) -> pa.Table:
     dataset = ds.dataset(list(files), format=form.kind, schema=schema)
     names = [name for name in dataset.schema.names if form.only is None or form.only(name)]
-    if form.kind == "parquet":
-        for fragment in dataset.get_fragments():
-            if wrong := unlike(fragment.physical_schema, dataset.schema, names):
-                raise ValueError(wrong)
+    for fragment in dataset.get_fragments():
+        if wrong := unlike(fragment.physical_schema, dataset.schema, names, form.kind):
+            raise ValueError(wrong)
     return dataset.to_table(names).replace_schema_metadata()  # an index of pandas is a column, as on Spark
 
 

@@ -23,18 +23,31 @@ _UNSIGNED = {
 }
 
 
-def unlike(stored: pa.Schema, wanted: pa.Schema, names: Collection[str] | None = None) -> str | None:
+def unlike(
+    stored: pa.Schema, wanted: pa.Schema, names: Collection[str] | None = None, kind: str = "parquet"
+) -> str | None:
     """The first column of a file that cannot be read into the wanted type, in words; None: all can.
 
-    Only ``names`` are looked at, where they are given. A column that the file lacks is null.
+    Only ``names`` are looked at, where they are given. A column that the file lacks is null. Readers of ORC convert
+    types by values; what is refused are numbers as times, which Spark takes for seconds.
     """
     for field in wanted:
         if (names is not None and field.name not in names) or field.name not in stored.names:
             continue
-        kind = stored.field(field.name).type
-        if not _is_read(kind, field.type):
-            return _said(field.name, kind, field.type)
+        own = stored.field(field.name).type
+        if _is_mistimed(own, field.type) if kind == "orc" else not _is_read(own, field.type):
+            return _said(field.name, own, field.type)
     return None
+
+
+def _is_mistimed(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether one type has times, and the other numbers."""
+
+    def numbers(kind: pa.DataType) -> bool:
+        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+    times = pa.types.is_timestamp
+    return (times(one) and numbers(other)) or (numbers(one) and times(other))
 
 
 def _said(name: str, stored: pa.DataType, wanted: pa.DataType) -> str:
