@@ -183,7 +183,9 @@ def test_a_checkpoint_of_an_earlier_version_goes_on(tmp_path: Path, operator: st
     run(whole)
     found, wanted = written(job.file.parent / "out"), written(tmp_path / "whole" / "out")
     assert list(map(_rounded, found)) == list(map(_rounded, wanted))
-    assert rejects(job.file.parent / "bad") == rejects(tmp_path / "whole" / "bad")
+    # The version before wrote JSON with spaces.
+    found, wanted = rejects(job.file.parent / "bad"), rejects(tmp_path / "whole" / "bad")
+    assert list(map(json.loads, found)) == list(map(json.loads, wanted))
     for file in sorted((kept / "state" / "log").iterdir()):
         job = restored(kept, tmp_path / "job")
         flipped(tmp_path / "job" / "state" / "log" / file.name)
