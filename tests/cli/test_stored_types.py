@@ -182,6 +182,22 @@ def test_validate_compares_files_with_the_schema(tmp_path: Path, engine: str) ->
         jobs.load(job.file)
 
 
+def test_columns_in_other_letter_case_are_errors_in_process(tmp_path: Path) -> None:
+    """They would be null. Spark reads them."""
+    rows = {"id": ["a"], "at": pa.array([NOON]), "X": [0.0], "y": [0.0]}
+    for engine in ("spark", "local"):
+        job = write(tmp_path / engine, "parquet", {}, SCHEMA, engine=engine)
+        pq.write_table(pa.table({**rows, "x": [0.0]}), tmp_path / engine / "in" / "a.parquet")
+        jobs.load(job.file)
+        pq.write_table(pa.table(rows), tmp_path / engine / "in" / "b.parquet")
+        if engine == "spark":
+            jobs.load(job.file)
+    with pytest.raises(JobError, match=r"b.parquet cannot be read: its column X is x in the schema of the source"):
+        jobs.load(job.file)
+    with pytest.raises(BadArgument, match=r"b.parquet cannot be read: its column X is x"):
+        Resident(job).run(drain=True)
+
+
 @pytest.mark.parametrize("schema", [SCHEMA, ""])
 def test_a_file_of_other_types_that_comes_later_ends_a_job(tmp_path: Path, schema: str) -> None:
     job = write(tmp_path, "parquet", {}, schema)

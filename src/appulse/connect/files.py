@@ -23,7 +23,7 @@ from appulse.engines.decoding import fitting, read_each, read_json
 from appulse.errors import BadArgument
 from appulse.model.columns import is_text
 from appulse.model.defects import NOT_DECODED
-from appulse.model.stored_types import unlike
+from appulse.model.stored_types import miscased, unlike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -300,7 +300,8 @@ def _read_whole(files: Sequence[str], form: Form, schema: pa.Schema | None) -> p
     dataset = ds.dataset(list(files), format=form.kind, schema=schema)
     names = [name for name in dataset.schema.names if form.only is None or form.only(name)]
     for fragment in dataset.get_fragments():
-        if wrong := unlike(fragment.physical_schema, dataset.schema, names, form.kind):
+        stored = fragment.physical_schema
+        if wrong := unlike(stored, dataset.schema, names, form.kind) or miscased(stored, dataset.schema, names):
             raise ValueError(wrong)
     return dataset.to_table(names).replace_schema_metadata()  # an index of pandas is a column, as on Spark
 

@@ -35,7 +35,7 @@ from appulse.jobs.sinks import TopicSink
 from appulse.jobs.sources import DataTable, FilesTable, MqttTable, TopicsTable
 from appulse.model.ddl import columns_of, is_of_spark
 from appulse.model.defects import NEVER_TRUE, reject_schema
-from appulse.model.stored_types import unlike
+from appulse.model.stored_types import miscased, unlike
 from appulse.model.times import duration
 
 if TYPE_CHECKING:
@@ -236,9 +236,12 @@ def _unlike_schemas(job: Job) -> Iterator[Problem]:
         names = [one for one in wanted.names if only is None or only(one)]
         for file in files_at(job.place(source.path))[:_MOST_OPENED]:
             try:
-                wrong = unlike(pq.read_schema(file), wanted, names)
+                stored = pq.read_schema(file)
             except (OSError, pa.ArrowException):  # reported elsewhere, or when it is read
                 continue
+            wrong = unlike(stored, wanted, names)
+            if wrong is None and job.table.engine == "local":
+                wrong = miscased(stored, wanted, names)
             if wrong:
                 yield Problem(f"sources.{name}.path", f"{file} cannot be read: {wrong}")
                 break

@@ -11,7 +11,7 @@ from appulse.model.ddl import ddl_of
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["unlike"]
+__all__ = ["miscased", "unlike"]
 
 _WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 #: Whole numbers without a sign, with what Spark reads them into. An `uint32` as a double would be wrong there.
@@ -37,6 +37,21 @@ def unlike(
         own = stored.field(field.name).type
         if _is_mistimed(own, field.type) if kind == "orc" else not _is_read(own, field.type):
             return _said(field.name, own, field.type)
+    return None
+
+
+def miscased(stored: pa.Schema, wanted: pa.Schema, names: Collection[str] | None = None) -> str | None:
+    """The first column that a file has in other letter case, in words: in process it would be null; None: no such one.
+
+    Only ``names`` are looked at, where they are given. Spark reads such columns.
+    """
+    cases = {name.casefold(): name for name in stored.names}
+    for name in wanted.names if names is None else names:
+        if name not in stored.names and (own := cases.get(name.casefold())) is not None:
+            return (
+                f"its column {own} is {name} in the schema of the source, and engine = 'local' compares names with "
+                f"their case. Name it {own} there and in the job, or write the file anew."
+            )
     return None
 
 
