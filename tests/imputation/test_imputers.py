@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -149,6 +150,17 @@ def test_neighbours_in_time_are_those_of_a_scan(rows: list[tuple[int | None, ...
                 continue
             assert last[i][0][0][k] == (before[-1:] or after[:1])[0]
             assert {x[k] for x, _ in near[i]} == {*before[-1:], *after[:1]}
+
+
+@pytest.mark.parametrize("hole", [None, math.nan])
+def test_readings_of_one_key_and_time_are_in_the_order_of_their_values(hole: float | None) -> None:
+    columns: dict[str, list[float | None]] = {"a": [4.0, hole, -2.0, -1.0], "b": [4.0, -0.5, 3.0, hole]}
+    for turn in range(4):
+        turned = {name: pa.array(np.roll(np.array(column, object), turn)) for name, column in columns.items()}
+        table = pa.table({"id": [1] * 4, "at": np.roll([5, 7, 7, 7], turn), **turned})
+        stream = ap.Stream(table, key="id", time="at", value=ap.Incomplete("a", "b"))
+        found = ap.impute(stream, LastValueImputer()).frame["imputed"].to_pylist()
+        assert found[turn:] + found[:turn] == [[[4.0, 4.0]], [[-1.0, -0.5]], [[-2.0, 3.0]], [[-1.0, 3.0]]]
 
 
 def test_what_looks_around_needs_whole_frames() -> None:

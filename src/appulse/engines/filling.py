@@ -29,6 +29,7 @@ from appulse.engines.surviving import SurvivingCall, bucket_of, resolve_survivin
 from appulse.engines.waiting import TickBucket
 from appulse.errors import BadArgument
 from appulse.imputation.choosing import AutoImputer
+from appulse.model.canonical import canonical_places
 from appulse.model.filled import PREFILLED, Fill, Prefilled
 from appulse.model.objects import Objects
 from appulse.model.uncertainty import Incomplete
@@ -184,7 +185,9 @@ class FillingBucket(TickBucket):
         released = self.waiting[0].release(self.complete_before(ended=ended))
         if released:
             fresh = call.table_of(in_canonical_order(Objects.concat(released)))
-            self._held = pa.concat_tables([self._held, fresh]).combine_chunks()
+            values, time, _ = read_holes(fresh, call.stream)
+            order = canonical_places(fresh[call.stream.key], time, np.zeros(len(fresh), np.int64), values)
+            self._held = pa.concat_tables([self._held, fresh.take(pa.array(order))]).combine_chunks()
         if len(self._held) == before:
             return []
         values, time, group = read_holes(self._held, call.stream)
