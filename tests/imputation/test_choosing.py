@@ -288,6 +288,19 @@ def test_inverse_distances_weigh_as_by_hand() -> None:
     assert filled.rows[-4:, 1] == pytest.approx([between + (2.0 - between)] * 4)
 
 
+@pytest.mark.parametrize("apart", [1e-8, 1.0, 1e6])
+def test_a_station_at_no_distance_leaves_nothing_to_the_others(apart: float) -> None:
+    same = np.arange(40.0)
+    rows = np.column_stack([same, same, 1e9 * np.random.default_rng(2).normal(size=40)])
+    rows[-2:, 1] = rows[-1, 0] = np.nan
+    imputer = ap.SpatialImputer({"a": (0.0,), "b": (0.0,), "c": (apart,)}, k=4)
+    nothing = np.zeros(40, np.int64)
+    filled = imputer.bind("abc").fill(rows, nothing, nothing)
+    first, second = filled.rows[filled.first[-3] : filled.first[-2]], filled.rows[filled.first[-2] :]
+    assert (first[:, 1] == 38.0).all()
+    assert (np.abs(second[:, :2]) > 1e3).all()  # by the third, which tells nothing
+
+
 def test_errors_of_the_holes_of_a_row_are_those_of_one_row() -> None:
     """Two stations rise together, and the third, by which they are filled, does not: their samples keep together."""
     chance = np.random.default_rng(8)

@@ -86,14 +86,22 @@ class SpatialImputer:
 
 
 def _weights(places: Floats, power: float) -> Floats:
-    """How much each attribute tells of each other one, (d, d)."""
+    """How much each attribute tells of each other one, (d, d): at most 1, or infinity at no distance."""
     apart = np.sqrt(((places[:, None] - places) ** 2).sum(axis=2))
     np.fill_diagonal(apart, np.inf)
     same = apart == 0.0
-    nearest_one = apart.min(axis=1, keepdims=True)
-    far = (np.where(same.any(axis=1, keepdims=True), 1.0, nearest_one) / np.where(same, 1.0, apart)) ** power
-    found: Floats = np.where(same, 1e12, far)
+    apart[same] = np.inf
+    nearest_one = np.minimum(apart.min(axis=1, keepdims=True), np.finfo(float).max)
+    found: Floats = np.where(same, np.inf, (nearest_one / apart) ** power)
     return found
+
+
+def _means(values: Floats, there: NDArray[np.bool_], weights: Floats) -> Floats:
+    """The means of what is there in each row, by each row of weights; NaN where none of it has any."""
+    total = there @ weights.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        between = np.where(there, values, 0.0) @ weights.T / total
+    return np.where(total > 0.0, between, np.nan)
 
 
 class _Between:
@@ -117,10 +125,12 @@ class _Between:
         """What the others say of some attributes in every row, (n, holes), as if all of these were missing."""
         weights = self.weights[holes].copy()
         weights[:, holes] = 0.0
-        total = there @ weights.T
-        with np.errstate(invalid="ignore", divide="ignore"):
-            between = np.where(there, values, 0.0) @ weights.T / total
-        return np.where(total > 0.0, between, np.nan)
+        here = np.isinf(weights)
+        between = _means(values, there, np.where(here, 0.0, weights))
+        if not here.any():
+            return between
+        beside = _means(values, there, here.astype(np.float64))
+        return np.where(np.isnan(beside), between, beside)
 
     def _apart(self, values: Floats, between: Floats, rows: Ints, holes: Ints) -> Floats:
         """Errors of each attribute by itself, where hardly any rows have all of them: independent of each other."""
