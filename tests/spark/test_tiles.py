@@ -293,6 +293,26 @@ def test_an_attempt_that_fails_without_rows_takes_nothing_with_it() -> None:
     assert rows_of(told[0]) == rows_of(told[1]) != []
 
 
+def test_a_worker_that_lags_over_a_new_start_reads_by_the_new_plan() -> None:
+    """It kept a tile of the start before, and reads rows of which the new tiles report the pairs."""
+    n = 40
+    table = pa.table({"id": range(n), "ts": [1.0 + i for i in range(n)], "x": [0.0] * n})
+    stream = ap.Stream(None, key="id", time="ts", value=ap.Exact("x"), name="a")
+    asked = JoinSettings(epsilon=0.5, probability=0.5, window=ap.TimeWindow(8), emit="changes")
+    call = resolve([stream], [table.schema], asked)
+    for seed in range(4):
+        spark = FakeSpark(call, hashed_plan(call.plan, 2, None), Random(seed))
+        spark.random.random = lambda: 1.0  # type: ignore[method-assign]  # nothing is lost, nothing fails
+        told: list[pa.Table] = []
+        for i in range(0, n, 4):
+            if i == 20:
+                spark.replan(hashed_plan(call.plan, 3, None))
+            told += spark.batch({"a": table.slice(i, 4)})[0]
+        changes = [(row["left_key"], row["right_key"], row["change"]) for part in told for row in part.to_pylist()]
+        assert len(changes) == len(set(changes))
+        assert {change for _, _, change in changes} == {1, -1}
+
+
 @pytest.mark.parametrize("partitions", [1, 2, 3, 8, 200])
 def test_keys_are_spread_evenly_over_partitions(partitions: int) -> None:
     """As many tiles as partitions: none shares its task."""

@@ -170,9 +170,12 @@ class Stage:
     def _load(self, key: int, state: TileState) -> tuple[Cached, int]:
         if plan := self.buckets.plan(key):
             state.serves(plan)
-        cached, timer = state.load(
-            key, lambda: self.buckets.make(key), lambda bucket, delta: bucket.restore(blocks_of(delta))
-        )
+
+        def restore(bucket: Bucket[Any], delta: bytes) -> None:
+            self.buckets.follow(bucket, key)  # the rows of later starts go by what these asked for
+            bucket.restore(blocks_of(delta))
+
+        cached, timer = state.load(key, lambda: self.buckets.make(key), restore)
         self.buckets.follow(cached.operator, key)
         cached.operator.settled = cached.settled
         return cached, timer
