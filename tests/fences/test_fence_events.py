@@ -408,7 +408,7 @@ def test_what_is_no_region_is_a_reject() -> None:
     assert set(reported) == set(shapes) - {"good"}
     assert "Self-intersection" in reported["crossed"]
     assert "empty" in reported["empty"]
-    assert "no point, line or polygon" in reported["several"]
+    assert "not a point, line or polygon" in reported["several"]
     assert "latitude" in reported["swapped"]
     with pytest.raises(ap.BadInput, match="bad region"):
         ap.fence_events(stream, fences, on_reject="fail")

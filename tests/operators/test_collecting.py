@@ -151,7 +151,7 @@ def test_by_hand_a_row_comes_when_its_interval_is_over() -> None:
     [
         ({"value": ap.Gaussian("x", sigma=1)}, 10, "readings without error"),
         ({"order": "arrival"}, 10, "Intervals go by time"),
-        ({}, 0, "no interval"),
+        ({}, 0, "not an interval"),
         ({}, "soon", "every"),
         ({"carry": ["g"]}, 10, "two columns"),
     ],
