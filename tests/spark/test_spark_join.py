@@ -19,6 +19,7 @@ from pyspark.errors import StreamingQueryException
 import appulse as ap
 from appulse.engines.options import Options
 from appulse.engines.spark.checkpoint import Checkpoint
+from appulse.engines.spark.installation import release
 from tests.helpers.strategies import Case, cases, pushes
 from tests.helpers.streaming import assume_rows, drained, drained_answers, few, read_stream, read_written
 from tests.spark.test_tiles import WINDOWS, rows_of
@@ -128,8 +129,9 @@ def test_a_query_goes_on_with_other_tiles_and_partitions(spark: SparkSession, tm
     """It loses no pair, doubles none, and says so in its checkpoint.
 
     A new version of the plan takes over; then Spark spreads the states over more partitions, where there are fewer than
-    tiles, and rows go to tiles of either number.
+    tiles, and rows go to tiles of either number. Spark before 4.2 cannot spread them.
     """
+    most = 3 if release(spark.version) >= (4, 2) else 2
     rng = np.random.default_rng(5)
     n = 240
     tables = tuple(
@@ -143,7 +145,7 @@ def test_a_query_goes_on_with_other_tiles_and_partitions(spark: SparkSession, tm
     for s in range(2):
         (tmp_path / "in" / str(s)).mkdir(parents=True)
     sink, checkpoint = ("parquet", {"path": str(tmp_path / "out")}), str(tmp_path / "checkpoint")
-    for k, (side, tiles) in enumerate(((None, 2), (0.3, 2), (0.3, 3), (0.3, 1))):
+    for k, (side, tiles) in enumerate(((None, 2), (0.3, 2), (0.3, most), (0.3, 1))):
         for s in range(2):
             shutil.copy2(tmp_path / "later" / str(s) / f"{k:03}.parquet", tmp_path / "in" / str(s))
         frames = [read_stream(spark, tmp_path / "in" / str(s)) for s in range(2)]
@@ -156,12 +158,8 @@ def test_a_query_goes_on_with_other_tiles_and_partitions(spark: SparkSession, tm
     stored = json.loads((tmp_path / "checkpoint" / "appulse.json").read_text())
     versions = stored["tiles"]["versions"]
     assert [version["since"] for version in versions[1:2]] == [5_900_001]
-    assert [(version["plan"]["tiles"], version["plan"]["slots"]) for version in versions] == [
-        (2, 2),
-        (2, 2),
-        (3, 3),
-        (1, 3),
-    ]
+    plans = [(version["plan"]["tiles"], version["plan"]["slots"]) for version in versions]
+    assert plans == [(2, 2), (2, 2), *[(3, 3)] * (most == 3), (1, most)]
 
 
 @pytest.mark.every_version
