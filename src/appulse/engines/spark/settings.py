@@ -41,7 +41,7 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 ROWS_PER_BATCH = 20_000
-_USUAL_PARTITIONS = 200  # where nobody has set another number
+_USUAL_PARTITIONS = "200"  # where nobody has set another number
 
 
 def check_session(spark: SparkSession) -> list[str]:
@@ -65,7 +65,7 @@ def check_session(spark: SparkSession) -> list[str]:
     advice: list[str] = []
     if get_setting(spark, CHANGELOG) != "true":
         advice.append(f"{CHANGELOG} is off: each micro-batch uploads whole state files. Set it to true.")
-    if int(get_setting(spark, PARTITIONS)) == _USUAL_PARTITIONS:
+    if get_setting(spark, PARTITIONS) == _USUAL_PARTITIONS:  # a platform may have "auto"
         advice.append(
             f"{PARTITIONS} is {_USUAL_PARTITIONS}: each micro-batch has as many tasks, each with a state of its own. "
             "Set it to the number of cores before the first start; a checkpoint keeps it."
