@@ -48,16 +48,6 @@ FEW_ROWS: dict[str, str | bool] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
-_PLAIN_FILES = """
-import org.apache.hadoop.fs.*;
-public class PlainFiles extends LocalFileSystem {
-  public static class Raw extends RawLocalFileSystem {
-    public void setPermission(Path path, org.apache.hadoop.fs.permission.FsPermission permission) {}
-  }
-  public PlainFiles() { super(new Raw()); }
-}
-"""
-
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "data: looks for real data; passes or skips where there is none")
@@ -175,19 +165,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     places = {"spark.local.dir": str(scratch / "local"), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
     settings: dict[str, Any] = {**FEW_ROWS, **places}
     made = session(2, **settings)
-    _write_without_processes(made)
+    # Hadoop starts a process for each file that it writes, and another for its checksum.
+    jvm: Any = made._jvm
+    jvm.org.apache.hadoop.fs.FileSystem.getLocal(made._jsc.hadoopConfiguration()).setWriteChecksum(False)
     yield made
     made.stop()
-
-
-def _write_without_processes(spark: SparkSession) -> None:
-    """Hadoop starts a process, `chmod`, for each file and folder that it makes, and another for each checksum."""
-    jvm: Any = spark._jvm
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.cook(_PLAIN_FILES)
-    settings = jvm.org.apache.hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())
-    settings.setClassLoader(compiler.getClassLoader())
-    settings.set("fs.file.impl", "PlainFiles")
-    files = jvm.org.apache.hadoop.fs.FileSystem
-    files.closeAll()
-    files.getLocal(settings).setWriteChecksum(False)  # Hadoop keeps it for whoever asks for local files from now on
