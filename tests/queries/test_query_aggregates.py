@@ -173,7 +173,7 @@ def test_aggregates_that_are_none_are_told() -> None:
         ({"n": "most"}, "'most' is none"),
         ({"n": "sum"}, "give 'count'"),
         ({"n": ("count", "r.x")}, "give 'count'"),
-        ({"n": ("sum", "r.name")}, "no column of numbers"),
+        ({"n": ("sum", "r.name")}, "not a column of numbers"),
         ({"time": "count"}, "would be named 'time'"),
         ({}, "give a mapping"),
     ):

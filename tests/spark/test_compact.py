@@ -217,7 +217,7 @@ def test_a_file_that_was_merged_twice_says_its_first_batch(spark: SparkSession, 
 
 
 def test_what_cannot_be_merged_says_so(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ap.BadArgument, match="no folder of this machine"):
+    with pytest.raises(ap.BadArgument, match="not a folder of this machine"):
         compact(tmp_path / "none", _ALL)
     with compacting._alone(folder / "_appulse_compact"), pytest.raises(ap.StorageError, match="Another process"):
         compact(folder, _ALL)
