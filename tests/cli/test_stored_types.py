@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import os
+import struct
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -159,6 +162,7 @@ def test_an_index_of_pandas_without_a_name_is_a_column_as_on_spark(tmp_path: Pat
         assert told.exit_code == 0, told.output
 
 
+POINTS = 'model = "Position", geography = "geom"'
 SCHEMA = 'schema = "id STRING, at TIMESTAMP, x DOUBLE, y DOUBLE, unused INT"'
 
 
@@ -196,6 +200,24 @@ def test_columns_in_other_letter_case_are_errors_in_process(tmp_path: Path) -> N
         jobs.load(job.file)
     with pytest.raises(BadArgument, match=r"b.parquet cannot be read: its column X is x"):
         Resident(job).run(drain=True)
+
+
+def test_points_of_geoparquet_in_another_coordinate_system_are_rejects(tmp_path: Path) -> None:
+    """In the first file, of which the columns are known, and in later ones."""
+    file = write(tmp_path, "parquet", {}, "max_files_per_trigger = 1").file
+    text = file.read_text(encoding="utf-8").replace('model = "Exact", columns = ["x", "y"]', POINTS)
+    file.write_text(text.replace('conditions = { all = "x > -1" }', 'conditions = { all = "at > -1" }'))
+    point = struct.pack("<BIdd", 1, 1, 1.0, 2.0)
+    for i, code in enumerate((3857, 3857, 4326)):
+        crs = {"id": {"authority": "EPSG", "code": code}}
+        geo = json.dumps({"version": "1.1.0", "primary_column": "geom", "columns": {"geom": {"crs": crs}}})
+        rows = pa.table({"id": [str(i)], "at": [float(i)], "geom": [point]}).replace_schema_metadata({"geo": geo})
+        pq.write_table(rows, tmp_path / "in" / f"{i}.parquet")
+        os.utime(tmp_path / "in" / f"{i}.parquet", (1_700_000_000 + i, 1_700_000_000 + i))
+    Resident(jobs.load(file)).run(drain=True)
+    assert [row["key"] for row in lines(tmp_path / "out")] == ["2"]
+    bad = sorted((row["key"], row["detail"]) for row in lines(tmp_path / "bad"))
+    assert bad == [(key, "geom is of SRID 3857, not WGS 84 (4326)") for key in "01"]
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, ""])

@@ -14,6 +14,7 @@ import pyarrow as pa
 from appulse.arguments import POSITIVE, Count, Name, checked, either, one_of, whole
 from appulse.errors import BadArgument
 from appulse.model.columns import arrow_table, chunk
+from appulse.model.crs import of_geoparquet
 from appulse.model.geography import with_points
 from appulse.model.stored_types import unlike
 from appulse.model.stream import Unit
@@ -193,7 +194,7 @@ def read_recording(path: Path) -> pa.Table:
         for fragment in found.get_fragments() if kind == "parquet" else ():
             if wrong := unlike(fragment.physical_schema, found.schema):
                 raise BadArgument(f"{fragment.path} cannot be read: {wrong}")
-        table = found.to_table().replace_schema_metadata()  # an index of pandas is a column of a job, as on Spark
+        table = found.to_table().replace_schema_metadata(of_geoparquet(found.schema))
         table.validate(full=True)  # text is UTF-8
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         raise BadArgument(f"{path} cannot be read: {error}") from None

@@ -22,6 +22,7 @@ from appulse.connect.source import Unreadable
 from appulse.engines.decoding import fitting, read_each, read_json
 from appulse.errors import BadArgument
 from appulse.model.columns import is_text
+from appulse.model.crs import of_geoparquet
 from appulse.model.defects import NOT_DECODED
 from appulse.model.stored_types import miscased, unlike
 
@@ -299,11 +300,13 @@ def _whole(files: Sequence[str], form: Form, schema: pa.Schema | None) -> pa.Tab
 def _read_whole(files: Sequence[str], form: Form, schema: pa.Schema | None) -> pa.Table:
     dataset = ds.dataset(list(files), format=form.kind, schema=schema)
     names = [name for name in dataset.schema.names if form.only is None or form.only(name)]
+    metadata: dict[bytes, bytes] = {}
     for fragment in dataset.get_fragments():
         stored = fragment.physical_schema
+        metadata = of_geoparquet(stored) | metadata
         if wrong := unlike(stored, dataset.schema, names, form.kind) or miscased(stored, dataset.schema, names):
             raise ValueError(wrong)
-    return dataset.to_table(names).replace_schema_metadata()  # an index of pandas is a column, as on Spark
+    return dataset.to_table(names).replace_schema_metadata(metadata)
 
 
 class _Bad(NamedTuple):

@@ -38,6 +38,12 @@ def srid_of(schema: pa.Schema, column: str, *others: str) -> int:
     return 0
 
 
+def of_geoparquet(schema: pa.Schema) -> dict[bytes, bytes]:
+    """The metadata of GeoParquet alone: without those of pandas, its index is a column, as on Spark."""
+    found = (schema.metadata or {}).get(b"geo")
+    return {} if found is None else {b"geo": found}
+
+
 def _under(text: bytes | None, path: tuple[str, ...]) -> Any:
     """What JSON has at a path; None if nothing."""
     try:
