@@ -158,8 +158,8 @@ def test_an_index_of_pandas_without_a_name_is_a_column_as_on_spark(tmp_path: Pat
     found = [(row["key"], row["time"], row["__index_level_0__"]) for row in lines(tmp_path / "out")]
     assert found == [("a", 10.0, 10.0), ("b", 20.0, 20.0)]
     if form == "parquet":
-        told = CliRunner().invoke(app, ["plan", str(file), "--json"])
-        assert told.exit_code == 0, told.output
+        shown = CliRunner().invoke(app, ["plan", str(file), "--json"])
+        assert shown.exit_code == 0, shown.output
 
 
 POINTS = 'model = "Position", geography = "geom"'
@@ -174,14 +174,14 @@ def test_validate_compares_files_with_the_schema(tmp_path: Path, engine: str) ->
     jobs.load(job.file)
     seconds = {**rows, "at": pa.array([1_700_000_000])}
     pq.write_table(pa.table(seconds), tmp_path / "in" / "b.parquet")
-    told = CliRunner().invoke(app, ["validate", str(job.file)])
-    assert told.exit_code == 2
+    shown = CliRunner().invoke(app, ["validate", str(job.file)])
+    assert shown.exit_code == 2
     for said in (
         "sources.vans.path: ",
         "/in/b.parquet cannot be read: its column at is int64, and the source has TIMESTAMP, which may change",
         "Give at the type BIGINT in the schema of the source, and in unit what these numbers count; or write the file",
     ):
-        assert said in told.output
+        assert said in shown.output
     with pytest.raises(JobError, match=r"b.parquet cannot be read: its column at is int64"):
         jobs.load(job.file)
 

@@ -133,12 +133,12 @@ Relation: java.lang.Exception: of the plan
         ("", "The cause: pyspark.errors.exceptions.captured.SparkException: Job aborted."),
     ],
 )
-def test_a_failure_of_spark_is_told_with_its_cause(
+def test_a_failure_of_spark_is_reported_with_its_cause(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], trace: str, said: str
 ) -> None:
     with pytest.raises(Exit), errors_reported(Console(width=500), tmp_path / "log"):
         raise RuntimeError(STREAM.format(trace))
-    told = capsys.readouterr().out
-    assert said in told
-    assert "RuntimeError: [STREAM_FAILED] Query" in told
-    assert "hush" not in told
+    printed = capsys.readouterr().out
+    assert said in printed
+    assert "RuntimeError: [STREAM_FAILED] Query" in printed
+    assert "hush" not in printed

@@ -303,12 +303,12 @@ def test_a_worker_that_lags_over_a_new_start_reads_by_the_new_plan() -> None:
     for seed in range(4):
         spark = FakeSpark(call, hashed_plan(call.plan, 2, None), Random(seed))
         spark.random.random = lambda: 1.0  # type: ignore[method-assign]  # nothing is lost, nothing fails
-        told: list[pa.Table] = []
+        answers: list[pa.Table] = []
         for i in range(0, n, 4):
             if i == 20:
                 spark.replan(hashed_plan(call.plan, 3, None))
-            told += spark.batch({"a": table.slice(i, 4)})[0]
-        changes = [(row["left_key"], row["right_key"], row["change"]) for part in told for row in part.to_pylist()]
+            answers += spark.batch({"a": table.slice(i, 4)})[0]
+        changes = [(row["left_key"], row["right_key"], row["change"]) for part in answers for row in part.to_pylist()]
         assert len(changes) == len(set(changes))
         assert {change for _, _, change in changes} == {1, -1}
 

@@ -8,12 +8,11 @@ from json.encoder import encode_basestring
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.errors import StorageError
-from appulse.model.columns import is_text
+from appulse.model.columns import chunk, is_bytes, is_text, single_digits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,7 +42,7 @@ def _csv_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Arra
         )
     if pa.types.is_timestamp(kind):
         return _times(array)
-    if _is_bytes(kind):
+    if is_bytes(kind):
         return pa.array([None if value is None else f"[{value.hex(' ').upper()}]" for value in array.to_pylist()])
     if pa.types.is_floating(kind) and pc.all(pc.is_finite(array)).as_py() is False:
         return pa.array([None if text is None else text.strip('"') for text in _texts(array)], pa.string())
@@ -53,9 +52,8 @@ def _csv_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Arra
 
 def _plain(column: pa.Array) -> pa.Array:
     """Values as they are, not by their places among others."""
-    if isinstance(column, pa.ChunkedArray):  # of several parts, or of none
-        column = pa.concat_arrays(column.chunks) if column.chunks else pa.array([], column.type)
-    array = column.storage if isinstance(column, pa.ExtensionArray) else column
+    array = chunk(column)
+    array = array.storage if isinstance(array, pa.ExtensionArray) else array
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
@@ -87,7 +85,7 @@ def _said_by(kind: pa.DataType) -> Callable[[Any], str]:
         return str
     if is_text(kind):
         return encode_basestring
-    if _is_bytes(kind):
+    if is_bytes(kind):
         return lambda value: f'"{b64encode(value).decode()}"'
     return lambda value: json.dumps(str(value))
 
@@ -101,10 +99,8 @@ def _special(value: float) -> str:
 
 
 def _singles(column: pa.Array) -> _Texts:
-    """Numbers in single precision, with as many digits as tell them from others."""
-    values = np.asarray(column.cast(pa.float32()).fill_null(0.0))
-    every = zip(values.tolist(), values.astype(str).tolist(), column.is_valid().to_pylist(), strict=True)
-    return [None if not there else text if isfinite(value) else _special(value) for value, text, there in every]
+    every = zip(column.to_pylist(), single_digits(column), strict=True)
+    return [None if value is None else text if isfinite(value) else _special(value) for value, text in every]
 
 
 def _structs(column: pa.StructArray) -> _Texts:
@@ -147,18 +143,6 @@ def _maps(column: pa.MapArray) -> _Texts:
     every = [f"{name}:{value or 'null'}" for name, value in zip(names, _texts(values), strict=True)]
     parts = zip(offsets, offsets[1:], column.is_valid().to_pylist(), strict=False)
     return ["{" + ",".join(every[begin - first : end - first]) + "}" if there else None for begin, end, there in parts]
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return any(
-        is_one(kind)
-        for is_one in (
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-            pa.types.is_fixed_size_binary,
-            pa.types.is_binary_view,
-        )
-    )
 
 
 def _times(column: pa.Array) -> pa.Array:

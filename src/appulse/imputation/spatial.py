@@ -86,7 +86,7 @@ class SpatialImputer:
 
 
 def _weights(places: Floats, power: float) -> Floats:
-    """How much each attribute tells of each other one, (d, d): at most 1, or infinity at no distance."""
+    """The weight of each attribute for each other one, (d, d): at most 1, or infinity at no distance."""
     apart = np.sqrt(((places[:, None] - places) ** 2).sum(axis=2))
     np.fill_diagonal(apart, np.inf)
     same = apart == 0.0

@@ -221,7 +221,7 @@ def _schemas(job: Job) -> tuple[dict[str, pa.Schema], list[Problem]]:
 
 
 def _unlike_schemas(job: Job) -> Iterator[Problem]:
-    """Parquet files of sources that have other types than the schema says; at most some of their files are opened."""
+    """Parquet files of sources with other types, or names, than the schema has; at most some files are opened."""
     import pyarrow.parquet as pq
 
     only = named_in(job)

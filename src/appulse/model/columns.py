@@ -39,6 +39,12 @@ def chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     )
 
 
+def single_digits(column: pa.Array) -> list[str]:
+    """Numbers in single precision, with no more digits than distinguish them from others; nulls as 0."""
+    texts: list[str] = np.asarray(column.cast(pa.float32()).fill_null(0.0)).astype(str).tolist()
+    return texts
+
+
 def as_array(values: Sequence[Any], kind: pa.DataType | None, wrong: str) -> pa.Array:
     """What a user gave as a column of a type; a `BadArgument` that says what is ``wrong`` where Arrow cannot."""
     try:
@@ -296,6 +302,12 @@ def is_text(kind: pa.DataType) -> bool:
     kind = decoded_type(kind)
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     return bool(text or pa.types.is_null(kind))
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds bytes."""
+    plain = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    return bool(plain or pa.types.is_fixed_size_binary(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -38,6 +38,11 @@ def srid_of(schema: pa.Schema, column: str, *others: str) -> int:
     return 0
 
 
+def srid_of_geopandas(crs: Any) -> int:
+    """The SRID of the system of a GeoPandas column."""
+    return int(crs.to_epsg() or srid_of_crs(crs.to_json_dict()))
+
+
 def of_geoparquet(schema: pa.Schema) -> dict[bytes, bytes]:
     """The metadata of GeoParquet alone: without those of pandas, its index is a column, as on Spark."""
     found = (schema.metadata or {}).get(b"geo")

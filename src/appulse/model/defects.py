@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.errors import shown_scalar
-from appulse.model.columns import held, nulls
+from appulse.model.columns import chunk, held, nulls, single_digits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -270,9 +270,8 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
         values = column.to_pylist()
     except (OverflowError, ValueError):
         values = [shown_scalar(value) for value in column]
-    if pa.types.is_float32(kind) or pa.types.is_float16(kind):  # no more digits than tell numbers from others
-        whole = pa.concat_arrays(column.cast(pa.float32()).chunks) if column.chunks else pa.array([], pa.float32())
-        digits = np.asarray(whole.fill_null(0.0)).astype(str).tolist()
+    if pa.types.is_float32(kind) or pa.types.is_float16(kind):
+        digits = single_digits(chunk(column))
         return ["null" if v is None else d if isfinite(v) else f'"{d}"' for v, d in zip(values, digits, strict=True)]
     if pa.types.is_floating(kind):
         return ["null" if v is None else repr(v) if isfinite(v) else f'"{v}"' for v in values]

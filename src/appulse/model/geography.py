@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from appulse.errors import BadArgument
 from appulse.model import defects as why
-from appulse.model.columns import chunk, decoded_type, floats, is_list, is_numeric, nulls
-from appulse.model.crs import WGS84, srid_of, srid_of_crs, system_name
+from appulse.model.columns import chunk, decoded_type, floats, is_bytes, is_list, is_numeric, nulls
+from appulse.model.crs import WGS84, srid_of, srid_of_geopandas, system_name
 from appulse.model.geometries import parsed
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _NAMES = (("x", "y"), ("lon", "lat"), ("longitude", "latitude"))
 def check(kind: pa.DataType, column: str, stream: str) -> None:
     """Raise `BadArgument` where a column of this type holds no points."""
     kind = decoded_type(kind)
-    if pa.types.is_null(kind) or _is_bytes(kind) or _is_text(kind) or _fields(kind) is not None:
+    if pa.types.is_null(kind) or is_bytes(kind) or _is_text(kind) or _fields(kind) is not None:
         return
     if is_list(kind) and is_numeric(kind.value_type):
         return
@@ -131,7 +131,7 @@ def with_points(frame: Any) -> Any:
         crs = getattr(frame[name], "crs", None)
         shapes = np.array([value if hasattr(value, "geom_type") else None for value in frame[name]], object)
         if crs is not None:
-            shapes = shapely.set_srid(shapes, crs.to_epsg() or srid_of_crs(crs.to_json_dict()))
+            shapes = shapely.set_srid(shapes, srid_of_geopandas(crs))
         found[name] = pd.Series(shapely.to_wkb(shapes, include_srid=True), frame.index, object)
     return pd.DataFrame(found)
 
@@ -150,10 +150,6 @@ def _fields(kind: pa.DataType) -> tuple[str, ...] | None:
     if "wkb" in names:
         return ("wkb",)
     return next((pair for pair in _NAMES if set(pair) <= set(names)), None)
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:

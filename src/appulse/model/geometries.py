@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.errors import BadArgument
-from appulse.model.crs import WGS84, srid_of, srid_of_crs, system_name
+from appulse.model.crs import WGS84, srid_of, srid_of_geopandas, system_name
 from appulse.model.positions import centred, degrees_around
 
 if TYPE_CHECKING:
@@ -325,7 +325,7 @@ def with_wkb(frame: Any) -> Any:
     import pandas as pd
 
     crs = getattr(frame[REGION], "crs", None)
-    srid = (crs.to_epsg() or srid_of_crs(crs.to_json_dict())) if crs is not None else None
+    srid = None if crs is None else srid_of_geopandas(crs)
     wkb = [_as_wkb(shapely, value, srid) if hasattr(value, "geom_type") else value for value in values]
     return pd.DataFrame({**plain, REGION: wkb})
 

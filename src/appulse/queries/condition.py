@@ -484,11 +484,8 @@ class _Kinds:
             if known == {TIME, TEXT}:
                 side = node.left if kinds[0] == TEXT else node.right
                 if not isinstance(side, Literal) or micros_of(str(side.value)) is None:
-                    refuse(
-                        self._text,
-                        side.at,
-                        "this is not a time such as '2024-01-31 12:00:00', and is compared with one",
-                    )
+                    wrong = "this is not a time such as '2024-01-31 12:00:00', and is compared with one"
+                    refuse(self._text, side.at, wrong)
             elif len(known) > 1:
                 refuse(self._text, node.at, f"a {kinds[0]} cannot be compared with a {kinds[1]}")
         return NUMBER if isinstance(node, Arithmetic) else BOOLEAN
