@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.kernels.legs import Legs, swept_box
+from appulse.model.workers import Workers
 from appulse.operators import leg_pairs, leg_search
 
 if TYPE_CHECKING:
@@ -66,7 +67,12 @@ def test_the_pairs_of_legs_are_those_found_one_by_one(n: int, d: int, seed: int,
         assert pairs is not None
         return sorted(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True))
 
-    assert listed(leg_search.swept_pairs(legs, epsilon, n * n, alone=alone)) == sorted(expected)
+    whole = leg_search.swept_pairs(legs, epsilon, n * n, alone=alone)
+    assert listed(whole) == sorted(expected)
+    with pytest.MonkeyPatch.context() as patch:  # in stretches, by several threads: the same, in the same order
+        patch.setattr(leg_search, "_A_STRETCH", 1 + seed % 20)
+        parts = leg_search.swept_pairs(legs, epsilon, n * n, alone=alone, workers=Workers(1 + seed % 3))
+    np.testing.assert_array_equal(parts, whole)
     assert listed(leg_search.binned_pairs(legs, epsilon, alone=alone)) == sorted(expected)
 
 

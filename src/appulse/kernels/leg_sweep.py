@@ -78,27 +78,55 @@ def _wider(here: _Open) -> _Open:
     return wide
 
 
+class Stretch(NamedTuple):
+    """The legs that a sweep compares with those before them, by their places in the order."""
+
+    first: int
+    last: int
+    longest: int  # how long a leg lasts at most
+
+
 @exact_kernel
-def sweep(legs: Legs, order: Ints, epsilon: float, alone: bool, most: int, pairs: RowPairs) -> int:
-    """Pairs of legs that overlap in time and may come within epsilon, one of them fresh; how many there are.
+def _opening(legs: Legs, order: Ints, stretch: Stretch) -> int:
+    """The place in the order before which no leg of the first one's group is there when that one begins."""
+    at, first = stretch.first, order[stretch.first]
+    while at > 0:
+        before = order[at - 1]
+        if legs.group[before] != legs.group[first] or legs.begin[before] + stretch.longest < legs.begin[first]:
+            break
+        at -= 1
+    return at
+
+
+@exact_kernel
+def sweep(
+    legs: Legs, order: Ints, stretch: Stretch, epsilon: float, alone: bool, most: int, pairs: RowPairs
+) -> tuple[int, int]:
+    """Pairs of legs that overlap in time and may come within epsilon, one of them fresh; the later is in a stretch.
 
     ``order`` is that of groups, and of beginnings in each. ``alone``: legs are of one stream. Of pairs beyond the room
-    in ``pairs`` none are written. -1, where more than ``most`` comparisons would be needed.
+    in ``pairs`` none are written. Returns how many there are, -1 where more than ``most`` comparisons would be needed,
+    and the comparisons.
     """
-    d, n, found = legs.at.shape[1], 0, 0
+    d, n, found, compared = legs.at.shape[1], 0, 0, 0
     here = _Open(np.empty((3, _ROOM), np.int64), np.empty((2 * d, _ROOM)))
     box = np.empty(2 * d)
-    for at in range(order.shape[0]):
+    since = legs.begin[order[stretch.first]]
+    for at in range(_opening(legs, order, stretch), stretch.last):
         i = order[at]
         begin, own = legs.begin[i], legs.thing[i] if alone else legs.side[i]
+        if at < stretch.first and legs.end[i] < since:
+            continue
         if at > 0 and legs.group[order[at - 1]] != legs.group[i]:
             n = 0
-        most -= n
-        if most < 0:
-            return -1
         for k in range(d):
             box[2 * k], box[2 * k + 1] = swept_box(legs, i, k, epsilon)
-        touched, q = _touched(here, n, begin, own, box), 0
+        touched, q = 0, 0
+        if at >= stretch.first:
+            compared += n
+            if compared > most:
+                return -1, compared
+            touched = _touched(here, n, begin, own, box)
         while touched > 0 and q < n:
             if _touches(here, q, begin, own, box):
                 touched -= 1
@@ -116,4 +144,4 @@ def sweep(legs: Legs, order: Ints, epsilon: float, alone: bool, most: int, pairs
         for k in range(2 * d):
             here.box[k, n] = box[k]
         n += 1
-    return found
+    return found, compared

@@ -74,9 +74,14 @@ class _Part:
         """The bins that the legs are in."""
         return leg_index(self.held.swept, self.epsilon)
 
+    @cached_property
+    def last(self) -> int:
+        """When the last leg is over."""
+        return int(self.held.swept.end.max())
+
     def since(self, time: int) -> int:
         """How many legs are over before a time."""
-        return int(self.ends.searchsorted(time))
+        return len(self) if time > self.last else int(self.ends.searchsorted(time))
 
     def stays(self, time: int) -> NDArray[np.bool_]:
         """Which are not."""

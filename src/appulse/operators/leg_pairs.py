@@ -247,8 +247,8 @@ class LegPairs:
         """The pairs to be compared, each once and in the order of its sides."""
         alone = self.plan.alone
         if not asked:
-            return near_pairs(swept, self.plan.limit, alone=alone)
-        among = near_pairs(taken(swept, new), self.plan.limit, alone=alone)
+            return near_pairs(swept, self.plan.limit, alone=alone, workers=self.workers)
+        among = near_pairs(taken(swept, new), self.plan.limit, alone=alone, workers=self.workers)
         left, right = (np.concatenate([pair[side] for pair in asked]) for side in (0, 1))
         apart = swept.thing if alone else swept.side
         there = (swept.group[left] == swept.group[right]) & (apart[left] != apart[right])
@@ -263,14 +263,13 @@ class LegPairs:
         """What becomes of pairs of legs."""
         plan = self.plan
         swept = swept._replace(end=np.concatenate([legs.end for _, legs in parts]))
-        if plan.earth is not None or plan.reach is None:  # what takes long once a leg
-            parts, swept, pairs = _only_met(parts, swept, pairs)
         rows = [legs.rows for _, legs in parts]
-        if plan.reach is None:  # samples of errors are compared one by one
+        if plan.reach is None and plan.earth is None:  # samples of errors are compared one by one
+            parts, swept, pairs = _only_met(parts, swept, pairs)
             rows = [sampled(legs.rows, plan.models[i], plan.quantile) for i, legs in parts]
         found = _meetings(len(pairs.left))
         if plan.earth is not None:
-            decide = self._on_earth(plan.earth, parts, swept)
+            decide = self._on_earth(plan.earth, parts, swept, pairs)
         elif plan.reach is None:
             decide = self._by_samples(rows, swept)
         else:
@@ -308,14 +307,19 @@ class LegPairs:
 
         return decide
 
-    def _on_earth(self, earth: Earth, parts: Sequence[tuple[int, Legs]], swept: kernels.Legs) -> Decide:
-        plan, rows = self.plan, [legs.rows for _, legs in parts]
-        at = np.concatenate([own.centre for own in rows])
-        to = np.concatenate([legs.to for _, legs in parts])
-        high = at.shape[1] > _PLACE
-        altitude = np.stack([at[:, _PLACE:], to[:, _PLACE:]], axis=1)[:, :, 0] if high else at[:, :0]
-        at, to = np.ascontiguousarray(at[:, :_PLACE]), np.ascontiguousarray(to[:, :_PLACE])
-        taken = earth_legs.Routes(routes(earth, at, to), altitude)
+    def _on_earth(
+        self, earth: Earth, parts: Sequence[tuple[int, Legs]], swept: kernels.Legs, pairs: RowPairs
+    ) -> Decide:
+        plan = self.plan
+        at, to = (np.ascontiguousarray(places[:, :_PLACE]) for places in (swept.at, swept.to))
+        met = np.zeros(len(at), bool)  # a way takes long, and most legs are in no pair
+        met[pairs.left], met[pairs.right] = True, True
+        some = np.flatnonzero(met)
+        way = np.zeros((len(at), 2))
+        way[some] = routes(earth, at.take(some, axis=0), to.take(some, axis=0))
+        altitude = np.concatenate([np.hstack([legs.rows.centre[:, _PLACE:], legs.to[:, _PLACE:]]) for _, legs in parts])
+        high = altitude.shape[1] > 0
+        taken = earth_legs.Routes(way, altitude)
         flat, steep = [], []
         for i, legs in parts:
             model = plan.models[i]

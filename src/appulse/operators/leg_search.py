@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import numpy as np
 from appulse.kernels import legs as kernels
 from appulse.kernels.arrays import RowPairs
 from appulse.kernels.held_legs import LegIndex
-from appulse.kernels.leg_sweep import sweep
+from appulse.kernels.leg_sweep import Stretch, sweep
+from appulse.model.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 _FEW_AT_ONCE = 256  # legs that a leg is compared with, on average, up to which bins do not pay
 MOST_ENTRIES = 16  # bins of a leg, on average
+# A sweep is cut into stretches for several threads; each looks again at legs before it.
+_STRETCHES, _A_STRETCH = 8, 8192
+_ALONE = Workers()
 
 
 def joined(parts: Sequence[kernels.Legs]) -> kernels.Legs:
@@ -36,21 +41,36 @@ def taken(legs: kernels.Legs, rows: NDArray[np.int64]) -> kernels.Legs:
     return kernels.Legs(**columns, instant=legs.instant)
 
 
-def near_pairs(legs: kernels.Legs, epsilon: float, *, alone: bool) -> RowPairs:
+def near_pairs(legs: kernels.Legs, epsilon: float, *, alone: bool, workers: Workers = _ALONE) -> RowPairs:
     """Pairs of legs that share a time and may come within epsilon."""
-    pairs = swept_pairs(legs, epsilon, _FEW_AT_ONCE * len(legs.begin), alone=alone)
+    pairs = swept_pairs(legs, epsilon, _FEW_AT_ONCE * len(legs.begin), alone=alone, workers=workers)
     return binned_pairs(legs, epsilon, alone=alone) if pairs is None else pairs
 
 
-def swept_pairs(legs: kernels.Legs, epsilon: float, most: int, *, alone: bool) -> RowPairs | None:
+def swept_pairs(
+    legs: kernels.Legs, epsilon: float, most: int, *, alone: bool, workers: Workers = _ALONE
+) -> RowPairs | None:
     """The same by at most so many comparisons; None: by more."""
-    order = np.lexsort((legs.begin, legs.group))
-    room = _room(4 * len(order))
-    found = sweep(legs, order, epsilon, alone, most, room)
-    if found > len(room.left):
-        room = _room(found)
-        sweep(legs, order, epsilon, alone, most, room)
-    return None if found < 0 else RowPairs(room.left[:found], room.right[:found])
+    n = len(legs.begin)
+    if not n:
+        return _room(0)
+    order, longest = np.lexsort((legs.begin, legs.group)), int((legs.end - legs.begin).max())
+    # As many whatever the threads: what is compared, and so how pairs are found, does not depend on these.
+    ends = np.linspace(0, n, 1 + max(1, min(_STRETCHES, n // _A_STRETCH))).astype(np.int64).tolist()
+
+    def swept(stretch: Stretch) -> tuple[RowPairs | None, int]:
+        room = _room(4 * (stretch.last - stretch.first))
+        found, compared = sweep(legs, order, stretch, epsilon, alone, most, room)
+        if found > len(room.left):
+            room = _room(found)
+            sweep(legs, order, stretch, epsilon, alone, most, room)
+        return None if found < 0 else RowPairs(room.left[:found], room.right[:found]), compared
+
+    made = workers.map(swept, [Stretch(*some, longest) for some in pairwise(ends)])
+    parts = [pairs for pairs, _ in made if pairs is not None]
+    if len(parts) < len(made) or sum(compared for _, compared in made) > most:
+        return None
+    return parts[0] if len(parts) == 1 else RowPairs(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def binned_pairs(legs: kernels.Legs, epsilon: float, *, alone: bool) -> RowPairs:
