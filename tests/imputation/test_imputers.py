@@ -117,6 +117,10 @@ def test_neighbours_in_time_are_left_out_if_they_cannot_be() -> None:
     slow = fills(SpeedImputer({"a": 4.0}).bind("ab"), rows, [0, 1, 4, 5])
     assert slow[1] == [([0.0, 1.0], 1.0)]
     assert fills(SpeedImputer({"a": 1.0}).bind("ab"), rows, [0, 1, 4, 5])[1] == free[1]
+    large = [(None if x is None else x * 1e99, 1.0) for x, _ in rows]
+    assert fills(SpeedImputer({"a": 4e99}).bind("ab"), large, [0, 1, 4, 5])[1] == [([0.0, 1.0], 1.0)]
+    tiny = fills(SpeedImputer().bind("ab"), [(1e-320, 1.0), (None, 1.0), (1e300, 1.0)])
+    assert [x[0] for x, _ in tiny[1]] == [1e-320, 1e300]
     with pytest.raises(ap.BadArgument, match="names an attribute 'c'"):
         SpeedImputer({"c": 1.0}).bind("ab")
 

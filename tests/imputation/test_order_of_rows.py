@@ -96,6 +96,22 @@ def test_a_join_fills_as_impute_does_in_any_order(name: str, partitions: int) ->
     assert np.array([row[6:] for row in second]) == pytest.approx(np.array([row[6:] for row in first]), rel=1e-12)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("lacking", ["k", "t", "p"])
+def test_rows_that_are_rejects_fill_no_others(name: str, lacking: str) -> None:
+    table = series(4, 60, 1, 2)
+    odd = np.arange(60) % 6 == 1
+    column = table[lacking].combine_chunks()
+    at = table.schema.get_field_index(lacking)
+    holed = table.set_column(at, lacking, pa.array(column.to_pylist(), column.type, mask=odd))
+    imputer = imputer_named(name)
+    given = ap.impute(stream(holed, 2), imputer).frame.filter(~odd)
+    expected = ap.impute(stream(table.filter(~odd), 2), imputer).frame
+    assert given["imputed"].equals(expected["imputed"])
+    joined = answers(ap.self_join(stream(holed, 2), imputer=imputer_named(name), **CLOSE))
+    assert joined == answers(ap.self_join(ap.impute(stream(holed, 2), imputer_named(name)), **CLOSE))
+
+
 def test_what_is_beside_may_come_in_any_order() -> None:
     rng = np.random.default_rng(3)
     beside = rng.integers(0, 9, (60, 2)).astype(float)

@@ -57,7 +57,8 @@ def impute(stream: Framed[Result], imputer: OneImputer, *, empty_rows: bool = Fa
 
     Returns a stream whose frame has three more columns: ``imputed`` (the samples), ``imputed_weights`` and ``filled``,
     a list of (attribute, rule). Rows that lack every attribute, have an infinite one, or cannot be filled have null
-    there, and are rejects of the next call, with the reason. A Spark frame stays one.
+    there, and are rejects of the next call, with the reason. Rows without key, time or partition fill no others. A
+    Spark frame stays one.
 
     Raises `BadArgument` for a stream without `Incomplete`, or an imputer that cannot fill it.
 

@@ -15,6 +15,7 @@ from appulse.imputation.choosing import AutoImputer
 from appulse.imputation.in_time import LastValueImputer
 from appulse.imputation.noise import with_noise
 from appulse.model.canonical import canonical_places, filled_rows
+from appulse.model.columns import chunk, nulls
 from appulse.model.encode import holes_of
 from appulse.model.filled import FILLED, Prefilled, column_of, split_ways
 from appulse.model.stream import stream_names
@@ -116,7 +117,8 @@ def filled_table(table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: boo
 
     Rows that lack everything (unless ``empty_rows`` are to be filled) or hold what is not finite have null there, and
     so have those that cannot be filled with finite numbers, as where nothing is known of what is missing: they are
-    rejects of whatever comes next.
+    rejects of whatever comes next. Rows without key, time or partition fill no others, and have null where rows around
+    fill.
     """
     check_filled(table.schema, stream)
     for name, column in zip(
@@ -132,7 +134,10 @@ def filled_values(
     """The columns that `filled_table` adds; ``ordered`` says that rows are in canonical order."""
     model = incomplete_model(stream)
     rows, time, group = read_holes(table, stream)
-    good = np.flatnonzero(~np.isinf(rows).any(axis=1) & (empty_rows | ~np.isnan(rows).all(axis=1)))
+    fit = ~np.isinf(rows).any(axis=1) & (empty_rows | ~np.isnan(rows).all(axis=1))
+    if fill.in_order:
+        fit &= _identified(table, stream)
+    good = np.flatnonzero(fit)
     given = rows[good], time[good], group[good]
     filled = fill.fill(*given) if ordered else filled_rows(fill, *given, _keys(table, stream, good))
     owner = np.repeat(np.arange(len(good)), np.diff(filled.first))
@@ -249,7 +254,8 @@ def _usable(
     if any(c not in table.schema.names for c in (*stream.value.columns, stream.time, *stream.partitions)):
         return None
     rows, time, group = read_holes(table, stream)
-    usable = np.flatnonzero(~np.isinf(rows).any(axis=1) & (empty_rows | ~np.isnan(rows).all(axis=1)))
+    fit = ~np.isinf(rows).any(axis=1) & (empty_rows | ~np.isnan(rows).all(axis=1))
+    usable = np.flatnonzero(fit & _identified(table, stream))
     order = canonical_places(_keys(table, stream, usable), time[usable], group[usable], rows[usable])
     usable = usable[order]
     usable = usable[np.argsort(time[usable], kind="stable")]
@@ -289,6 +295,16 @@ def _beside(
 def _keys(table: pa.Table, stream: Stream, rows: NDArray[np.int64]) -> pa.ChunkedArray | None:
     """The keys of some rows; None where the table has none."""
     return table[stream.key].take(pa.array(rows)) if stream.key in table.schema.names else None
+
+
+def _identified(table: pa.Table, stream: Stream) -> NDArray[np.bool_]:
+    """Which rows have a key, a time and a partition; others are rejects of any call, and nothing is learned of them."""
+    _, null, strange = to_micros(table[stream.time].combine_chunks(), stream.unit)
+    lacking = null | strange
+    for name in (stream.key, *stream.partitions):
+        if name in table.schema.names:
+            lacking |= nulls(chunk(table[name]))
+    return ~lacking
 
 
 def read_holes(table: pa.Table, stream: Stream) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:

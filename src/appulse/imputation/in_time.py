@@ -126,7 +126,7 @@ class SpeedImputer:
         given = {n: real(of) for n, of in self.speeds.items()}
         meaning: Meaning = {"kind": "SpeedImputer", "speeds": given, "wait": _wait_text(self.wait)}
         meaning = without_defaults(meaning, {"speeds": {}, "wait": None})
-        fill = Rescaled(_Speeding(speeds, self.wait))
+        fill = _Speeding(speeds, self.wait)
         return AroundFill("neighbours in time", meaning, fill, self.wait, looks_ahead=True)
 
 
@@ -194,11 +194,11 @@ class _LastValues:
         return as_points(values, np.where(np.isnan(values), found, values))
 
 
-class _Speeding:
+class _Speeding(Sparing):
     def __init__(self, speeds: Floats, wait: int | None) -> None:
         self.speeds, self.wait = speeds, wait
 
-    def __call__(self, values: Floats, time: Ints, group: Ints, wanted: Wanted) -> Filled:
+    def __call__(self, values: Floats, time: Ints, group: Ints, wanted: Wanted = None) -> Filled:
         if len(values) == 0:
             return as_points(values, values)
         before, after = neighbours(values, time, group)
@@ -228,7 +228,7 @@ class _Speeding:
         there = rows >= 0
         value = np.where(there, column[np.maximum(rows, 0)], 0.0)
         gap = np.maximum(np.abs(time[:, None] - time[np.maximum(rows, 0)]) / 1e6, 1e-6)
-        # A candidate is plausible if the other neighbour can be reached from it in time.
+        # A candidate is plausible if the other neighbour can be reached from it in time; what overflows is too far.
         off = np.abs(value[:, 0] - value[:, 1])
         plausible = np.column_stack([off <= speed * gap[:, 1], off <= speed * gap[:, 0]])
         # Where one neighbour is alone, or both rule each other out, there is nothing to choose by.
