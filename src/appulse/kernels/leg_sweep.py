@@ -99,16 +99,13 @@ def _opening(legs: Legs, order: Ints, stretch: Stretch) -> int:
 
 
 @exact_kernel
-def sweep(
-    legs: Legs, order: Ints, stretch: Stretch, epsilon: float, alone: bool, most: int, pairs: RowPairs
-) -> tuple[int, int]:
+def sweep(legs: Legs, order: Ints, stretch: Stretch, epsilon: float, alone: bool, most: int, pairs: RowPairs) -> int:
     """Pairs of legs that overlap in time and may come within epsilon, one of them fresh; the later is in a stretch.
 
     ``order`` is that of groups, and of beginnings in each. ``alone``: legs are of one stream. Of pairs beyond the room
-    in ``pairs`` none are written. Returns how many there are, -1 where more than ``most`` comparisons would be needed,
-    and the comparisons.
+    in ``pairs`` none are written. Returns how many there are; -1, where more than ``most`` comparisons would be needed.
     """
-    d, n, found, compared = legs.at.shape[1], 0, 0, 0
+    d, n, found = legs.at.shape[1], 0, 0
     here = _Open(np.empty((3, _ROOM), np.int64), np.empty((2 * d, _ROOM)))
     box = np.empty(2 * d)
     since = legs.begin[order[stretch.first]]
@@ -123,9 +120,9 @@ def sweep(
             box[2 * k], box[2 * k + 1] = swept_box(legs, i, k, epsilon)
         touched, q = 0, 0
         if at >= stretch.first:
-            compared += n
-            if compared > most:
-                return -1, compared
+            most -= n
+            if most < 0:
+                return -1
             touched = _touched(here, n, begin, own, box)
         while touched > 0 and q < n:
             if _touches(here, q, begin, own, box):
@@ -144,4 +141,4 @@ def sweep(
         for k in range(2 * d):
             here.box[k, n] = box[k]
         n += 1
-    return found, compared
+    return found

@@ -50,27 +50,33 @@ def near_pairs(legs: kernels.Legs, epsilon: float, *, alone: bool, workers: Work
 def swept_pairs(
     legs: kernels.Legs, epsilon: float, most: int, *, alone: bool, workers: Workers = _ALONE
 ) -> RowPairs | None:
-    """The same by at most so many comparisons; None: by more."""
+    """The same by about so many comparisons at most; None: by more."""
     n = len(legs.begin)
     if not n:
         return _room(0)
-    order, longest = np.lexsort((legs.begin, legs.group)), int((legs.end - legs.begin).max())
-    # As many whatever the threads: what is compared, and so how pairs are found, does not depend on these.
-    ends = np.linspace(0, n, 1 + max(1, min(_STRETCHES, n // _A_STRETCH))).astype(np.int64).tolist()
+    order, lasting = np.lexsort((legs.begin, legs.group)), legs.end - legs.begin
+    groups = 1 + int(np.count_nonzero(np.diff(legs.group[order])))
+    extent = max(1, int(legs.end.max()) - int(legs.begin.min())) * groups
+    if n * float(lasting.sum()) > extent * most:  # by as many, were legs spread evenly over time
+        return None
+    # As many whatever the threads, so that how pairs are found does not depend on these.
+    stretches = max(1, min(_STRETCHES, n // _A_STRETCH))
+    ends = np.linspace(0, n, 1 + stretches).astype(np.int64).tolist()
+    longest, most = int(lasting.max()), most if stretches == 1 else 2 * most // stretches
 
-    def swept(stretch: Stretch) -> tuple[RowPairs | None, int]:
+    def swept(stretch: Stretch) -> RowPairs | None:
         room = _room(4 * (stretch.last - stretch.first))
-        found, compared = sweep(legs, order, stretch, epsilon, alone, most, room)
+        found = sweep(legs, order, stretch, epsilon, alone, most, room)
         if found > len(room.left):
             room = _room(found)
             sweep(legs, order, stretch, epsilon, alone, most, room)
-        return None if found < 0 else RowPairs(room.left[:found], room.right[:found]), compared
+        return None if found < 0 else RowPairs(room.left[:found], room.right[:found])
 
     made = workers.map(swept, [Stretch(*some, longest) for some in pairwise(ends)])
-    parts = [pairs for pairs, _ in made if pairs is not None]
-    if len(parts) < len(made) or sum(compared for _, compared in made) > most:
+    parts = [pairs for pairs in made if pairs is not None]
+    if len(parts) < stretches:
         return None
-    return parts[0] if len(parts) == 1 else RowPairs(*map(np.concatenate, zip(*parts, strict=True)))
+    return parts[0] if stretches == 1 else RowPairs(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def binned_pairs(legs: kernels.Legs, epsilon: float, *, alone: bool) -> RowPairs:
