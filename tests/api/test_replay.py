@@ -125,3 +125,6 @@ def test_files_of_a_recording_have_the_types_of_the_first(tmp_path: Path) -> Non
     pq.write_table(pa.table({"at": [1_700_000_000], "x": [1.5]}), tmp_path / "c.parquet")
     with pytest.raises(ap.BadArgument, match=r"c.parquet cannot be read: its column at is int64"):
         ap.replay(tmp_path, time="at")
+    pq.write_table(pa.table({"at": times, "X": [1.5]}), tmp_path / "c.parquet")
+    with pytest.raises(ap.BadArgument, match=r"c.parquet cannot be read: its column X is x in the schema"):
+        list(ap.replay(tmp_path, time="at"))

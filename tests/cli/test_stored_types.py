@@ -130,16 +130,29 @@ def test_spark_refuses_them_too_or_reads_other_values(tmp_path: Path, spark: Any
             assert rows.collect()[0][0] != value
 
 
-@pytest.mark.parametrize(("value", "wanted"), [(5, "TIMESTAMP"), (1.5, "TIMESTAMP_NTZ"), (NOON, "BIGINT")])
-def test_numbers_of_orc_are_no_times(tmp_path: Path, value: Any, wanted: str) -> None:
-    """Spark takes them for seconds, and Arrow for other units."""
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (5, "TIMESTAMP"),
+        (1.5, "TIMESTAMP_NTZ"),
+        (NOON, "BIGINT"),
+        (1e10, "STRING"),
+        (True, "STRING"),
+        (Decimal("2.50"), "STRING"),
+        (b"5", "STRING"),
+        (float("nan"), "BOOLEAN"),
+    ],
+)
+def test_types_of_orc_that_have_other_values_on_spark_are_refused(tmp_path: Path, value: Any, wanted: str) -> None:
+    """Spark takes numbers for seconds, and writes texts of its own: 1.0E10, TRUE, 2.5, 35."""
     file = str(tmp_path / "a.orc")
     orc.write_table(pa.table({"c0": [value], "c1": [5]}), file)
     with pytest.raises(BadArgument, match=rf"a.orc cannot be read: its column c0 is .*, and the source has {wanted}"):
         read_files([file], Form("orc"), columns_of(f"c0 {wanted}"), "job")
-    rows = read_files([file], Form("orc"), columns_of("c1 DOUBLE"), "job").table
-    assert rows is not None
-    assert rows.to_pylist() == [{"c1": 5.0}]
+    for asked, found in (("DOUBLE", 5.0), ("STRING", "5")):
+        rows = read_files([file], Form("orc"), columns_of(f"c1 {asked}"), "job").table
+        assert rows is not None
+        assert rows.to_pylist() == [{"c1": found}]
 
 
 def test_columns_without_values_are_of_any_type(tmp_path: Path) -> None:
@@ -200,6 +213,25 @@ def test_columns_in_other_letter_case_are_errors_in_process(tmp_path: Path) -> N
         jobs.load(job.file)
     with pytest.raises(BadArgument, match=r"b.parquet cannot be read: its column X is x"):
         Resident(job).run(drain=True)
+
+
+@pytest.mark.parametrize("form", ["parquet", "orc"])
+@pytest.mark.parametrize(
+    ("value", "wanted", "said"),
+    [
+        ({"A": 5}, "STRUCT<a: BIGINT>", r"c0\.A is c0\.a"),
+        ([{"A": 5}], "ARRAY<STRUCT<a: BIGINT>>", r"c0\.element\.A is c0\.element\.a"),
+    ],
+)
+def test_so_are_fields_within_columns(tmp_path: Path, form: str, value: Any, wanted: str, said: str) -> None:
+    file = str(tmp_path / "a")
+    rows = pa.table({"c0": [value]})
+    pq.write_table(rows, file) if form == "parquet" else orc.write_table(rows, file)
+    with pytest.raises(BadArgument, match=f"its column {said} in the schema of the source"):
+        read_files([file], Form(form), columns_of(f"c0 {wanted}"), "job")
+    found = read_files([file], Form(form), columns_of(f"c0 {wanted.replace('a:', 'A:')}"), "job").table
+    assert found is not None
+    assert found.to_pylist() == [{"c0": value}]
 
 
 def test_points_of_geoparquet_in_another_coordinate_system_are_rejects(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from appulse.errors import BadArgument
 from appulse.model.columns import arrow_table, chunk
 from appulse.model.crs import of_geoparquet
 from appulse.model.geography import with_points
-from appulse.model.stored_types import unlike
+from appulse.model.stored_types import miscased, unlike
 from appulse.model.stream import Unit
 from appulse.model.times import to_micros
 
@@ -185,14 +185,15 @@ def read_recording(path: Path) -> pa.Table:
     try:
         files = sorted(path.iterdir()) if path.is_dir() else [path]
         files = [file for file in files if file.is_file() and not file.name.startswith(("_", "."))]
-        endings = {ENDINGS.get(file.suffix.lower()) for file in files}
-        if len(endings) != 1 or None in endings:
+        endings = {ENDINGS.get(file.suffix.lower(), "") for file in files}
+        if len(endings) != 1 or "" in endings:
             there = ", ".join(sorted({file.suffix or file.name for file in files})[:8]) or "no files"
             raise BadArgument(f"{path} has {there}, wanted files of one kind. Known: {', '.join(ENDINGS)}.")
         kind = endings.pop()
         found = ds.dataset([str(file) for file in files], format=kind)
-        for fragment in found.get_fragments() if kind == "parquet" else ():
-            if wrong := unlike(fragment.physical_schema, found.schema):
+        for fragment in found.get_fragments() if kind in ("parquet", "orc") else ():
+            stored = fragment.physical_schema
+            if wrong := unlike(stored, found.schema, kind=kind) or miscased(stored, found.schema):
                 raise BadArgument(f"{fragment.path} cannot be read: {wrong}")
         table = found.to_table().replace_schema_metadata(of_geoparquet(found.schema))
         table.validate(full=True)  # text is UTF-8

@@ -9,7 +9,7 @@ import pyarrow as pa
 from appulse.model.ddl import ddl_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Iterator
 
 __all__ = ["miscased", "unlike"]
 
@@ -29,13 +29,13 @@ def unlike(
     """The first column of a file that cannot be read into the wanted type, in words; None: all can.
 
     Only ``names`` are looked at, where they are given. A column that the file lacks is null. Readers of ORC convert
-    types by values; what is refused are numbers as times, which Spark takes for seconds.
+    types by values; what is refused are types that Spark takes for other values, such as numbers as seconds.
     """
     for field in wanted:
         if (names is not None and field.name not in names) or field.name not in stored.names:
             continue
         own = stored.field(field.name).type
-        if _is_mistimed(own, field.type) if kind == "orc" else not _is_read(own, field.type):
+        if _is_other_on_spark(own, field.type) if kind == "orc" else not _is_read(own, field.type):
             return _said(field.name, own, field.type)
     return None
 
@@ -43,26 +43,53 @@ def unlike(
 def miscased(stored: pa.Schema, wanted: pa.Schema, names: Collection[str] | None = None) -> str | None:
     """The first column that a file has in other letter case, in words: in process it would be null; None: no such one.
 
-    Only ``names`` are looked at, where they are given. Spark reads such columns.
+    So are fields within columns. Only ``names`` are looked at, where they are given. Spark reads such columns.
     """
-    cases = {name.casefold(): name for name in stored.names}
-    for name in wanted.names if names is None else names:
-        if name not in stored.names and (own := cases.get(name.casefold())) is not None:
-            return (
-                f"its column {own} is {name} in the schema of the source, and engine = 'local' compares names with "
-                f"their case. Name it {own} there and in the job, or write the file anew."
-            )
+    fields = [field for field in wanted if names is None or field.name in names]
+    for own, name in _other_cases(stored, fields):
+        return (
+            f"its column {own} is {name} in the schema of the source, and in process names are compared with their "
+            f"case. Name it {own} there and in the job, or write the file anew."
+        )
     return None
 
 
-def _is_mistimed(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether one type has times, and the other numbers."""
+def _other_cases(stored: Iterable[pa.Field], wanted: Iterable[pa.Field], within: str = "") -> Iterator[tuple[str, str]]:
+    """What is named in other letter case, in a file and as it is wanted."""
+    own = {field.name: field for field in stored}
+    cases = {name.casefold(): name for name in own}
+    for field in wanted:
+        if field.name in own:
+            inner = _fields(own[field.name].type), _fields(field.type)
+            yield from _other_cases(*inner, f"{within}{field.name}.")
+        elif (name := cases.get(field.name.casefold())) is not None:
+            yield within + name, within + field.name
 
-    def numbers(kind: pa.DataType) -> bool:
-        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
-    times = pa.types.is_timestamp
-    return (times(one) and numbers(other)) or (numbers(one) and times(other))
+def _fields(kind: Any) -> list[pa.Field]:
+    """What a type is made of, named alike in all files."""
+    kind = _plain(kind)
+    if pa.types.is_struct(kind):
+        return list(kind.fields)
+    if pa.types.is_map(kind):
+        return [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
+    return [kind.value_field.with_name("element")] if pa.types.is_list(kind) else []
+
+
+def _is_other_on_spark(stored: Any, wanted: Any) -> bool:
+    """Whether a type of ORC as another one has other values on Spark than by Arrow."""
+    stored, wanted, types = _plain(stored), _plain(wanted), pa.types
+    if stored == wanted or types.is_null(stored):
+        return False
+    if types.is_string(wanted):
+        return not (types.is_integer(stored) or types.is_date(stored))
+    if types.is_boolean(wanted):
+        return bool(types.is_floating(stored))
+    return (types.is_timestamp(stored) and _is_number(wanted)) or (_is_number(stored) and types.is_timestamp(wanted))
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _said(name: str, stored: pa.DataType, wanted: pa.DataType) -> str:
