@@ -277,6 +277,33 @@ def test_frames_of_every_kind_give_equal_answers(kind: str, model: Any) -> None:
     assert found.schema.field("left_key").type in (pa.string(), pa.large_string())
 
 
+@pytest.mark.parametrize("other", [pa.int8(), pa.uint32(), pa.int64()])
+def test_partitions_may_be_integers_of_any_width(other: pa.DataType) -> None:
+    def stream(kind: pa.DataType, name: str) -> ap.Stream:
+        table = pa.table({"k": [1, 2, 3], "t": [0] * 3, "x": [0.0] * 3, "g": pa.array([1, 2, 2], kind)})
+        return ap.Stream(table, key="k", time="t", value="x", name=name, partition_by="g")
+
+    streams = stream(pa.int16(), "a"), stream(other, "b")
+    found = ap.similarity_join(*streams, epsilon=1, probability=1, window="1 second")
+    pairs = [(row["left_key"], row["right_key"]) for row in found.to_pylist()]
+    assert sorted(pairs) == [(1, 1), (2, 2), (2, 3), (3, 2), (3, 3)]
+    queries = pa.table({"query": [1], "condition": ["a.x = b.x"]})
+    window, counted = ap.TimeWindow("1 second"), {"n": "count"}
+    counts = ap.match_queries(*streams, queries=queries, window=window, aggregate=counted)
+    assert counts.select(["g", "n"]).to_pylist() == [{"g": 1, "n": 1.0}, {"g": 2, "n": 4.0}]
+
+
+@pytest.mark.parametrize("other", [pa.uint64(), pa.float64(), pa.string()])
+def test_partitions_of_other_types_are_refused(other: pa.DataType) -> None:
+    table = pa.table({"k": [1], "t": [0], "x": [0.0], "g": pa.array([1], pa.int16())})
+    streams = [
+        ap.Stream(one, key="k", time="t", value="x", partition_by="g")
+        for one in (table, table.set_column(3, "g", table["g"].cast(other)))
+    ]
+    with pytest.raises(ap.BadArgument, match=r"'g' of 'left' is int16, 'g' of 'right' is .*Cast one of them"):
+        ap.similarity_join(*streams, epsilon=1, probability=1, window="1 second")
+
+
 def test_spark_frames_do_not_mix_with_others() -> None:
     """The error says what to do."""
     spark_frame = type("DataFrame", (), {"__module__": "pyspark.sql.dataframe"})()

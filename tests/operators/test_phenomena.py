@@ -419,8 +419,21 @@ def test_errors_say_what_to_do(change: dict[str, Any], message: str) -> None:
 def test_locations_of_other_sensors_than_those_of_the_stream_are_an_error() -> None:
     readings = table_of([("a", 0, 1.0, "x")]).set_column(0, "mote", pa.array([1]))
     given_: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "v", "strength": 1, "span": 1}
-    with pytest.raises(ap.BadArgument, match="other sensors in column 'mote' than the stream"):
+    with pytest.raises(ap.BadArgument, match="'mote' that are string, those of the stream are int64, and not all"):
         sensing.phenomena(readings, **given_, locations=LINE, reach=1.0)
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.decimal128(5, 2), pa.decimal256(3, 0), pa.float32()])
+def test_locations_may_have_sensors_beyond_the_type_of_the_streams(kind: pa.DataType) -> None:
+    readings = table_of([("1", 0, 1.0, "x"), ("2", 0, 1.0, "x")])
+    readings = readings.set_column(0, "mote", pa.array([1, 2]).cast(pa.decimal128(21, 2)).cast(kind))
+    given_: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "v", "strength": 1, "span": 1}
+    for names in ([1, 2, 300_000], ["1", "2", "300000"]):
+        places = pa.table({"mote": names, "x": [0.0, 1.0, 2.0], "y": [0.0] * 3})
+        links = pa.table({"from": names[:2], "to": names[1:]})
+        for near in ({"locations": places, "reach": 1.0}, {"neighbours": links}):
+            result = sensing.phenomena(readings, **given_, **near)
+            assert result["sensors"].to_pylist() == [readings["mote"].to_pylist()]
 
 
 def test_values_that_are_words() -> None:
@@ -502,7 +515,7 @@ def test_neighbours_that_are_listed() -> None:
         ({"neighbours": LINE}, "Give two"),
         ({"neighbours": links_of([("a", "z")])}, "names the sensor 'z'"),
         ({"neighbours": links_of([("a", None)])}, "without a sensor"),
-        ({"neighbours": pa.table({"a": [[1]], "b": [[2]]})}, "other sensors in column 'a'"),
+        ({"neighbours": pa.table({"a": [[1]], "b": [[2]]})}, "sensors in column 'a' that are list"),
     ],
 )
 def test_errors_about_neighbours(change: dict[str, Any], message: str) -> None:

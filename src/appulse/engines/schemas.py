@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from appulse.model.strings import Labels
     from appulse.queries.condition import Condition
     from appulse.windows.definitions import Window
+
+_INTEGER = re.compile("^(int|uint(?!64))[0-9]+$")  # types whose equal values have equal canonical bytes
 
 
 def refuse_bursts(streams: Sequence[Stream], call: str) -> None:
@@ -226,11 +229,11 @@ def check_partitions(streams: Sequence[Stream], schemas: Sequence[pa.Schema], na
     if len(set(counts.values())) > 1:
         raise BadArgument(f"partition_by differs in number over the streams: {counts}. Give every stream the same.")
     for i in range(len(streams[0].partitions)):
-        # Long texts and bytes, as Polars has them, are the same as short ones.
+        # Long texts and bytes, as Polars has them, are the same as short ones, and integers are in any width.
         kinds = {
             f"{stream.partitions[i]!r} of {name!r}": str(column_type(schema, stream.partitions[i], name))
             for name, stream, schema in zip(names, streams, schemas, strict=True)
         }
-        if len({kind.removeprefix("large_") for kind in kinds.values()} - {"null"}) > 1:
+        if len({_INTEGER.sub("int", kind.removeprefix("large_")) for kind in kinds.values()} - {"null"}) > 1:
             listed = ", ".join(f"{column} is {kind}" for column, kind in kinds.items())
             raise BadArgument(f"partition_by has columns of different types: {listed}. Cast one of them.")

@@ -219,6 +219,15 @@ def _split(row: bytes) -> list[bytes | None]:
     return parts
 
 
+def widest(kind: pa.DataType) -> pa.DataType:
+    """The type that holds the most values with the canonical bytes of this one, for integers and decimals."""
+    if pa.types.is_integer(kind) and _is_whole(kind):
+        return pa.int64()
+    if pa.types.is_decimal(kind):
+        return pa.decimal256(76, kind.scale) if pa.types.is_decimal256(kind) else pa.decimal128(38, kind.scale)
+    return kind
+
+
 def is_scalar(kind: pa.DataType) -> bool:
     """Whether values of this type are 64 bits in order."""
     return (

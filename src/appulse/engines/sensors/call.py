@@ -20,7 +20,7 @@ from appulse.kernels.sensor_join import expand
 from appulse.model.columns import as_array
 from appulse.model.meaning import digest_of, seconds, without_defaults
 from appulse.model.readings import ReadingsEncoding, values_of
-from appulse.model.strings import Bytes, Labels, decode, encode, label_parts
+from appulse.model.strings import Bytes, Labels, decode, encode, label_parts, widest
 from appulse.model.times import DURATION, duration, from_micros
 from appulse.model.uncertainty import columns
 from appulse.operators.output import Output, Watch
@@ -289,19 +289,20 @@ def _by_sensor(windows: Mapping[Any, Any], kind: pa.DataType) -> tuple[tuple[byt
 
 
 class SensorNames:
-    """Sensors by number, in the type they came in; each is decoded once."""
+    """Sensors by number, in the type they came in; each is decoded once, also those beyond it, without readings."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
         self._names: Names | None = None
-        self._known = pa.array([], kind)
+        self._known = pa.array([], widest(kind))
 
     def take(self, numbers: NDArray[np.int64], sensors: Names) -> pa.Array:
         """The sensors behind numbers."""
         if sensors is not self._names or len(sensors) > len(self._known) + 1:
             self._names = sensors
-            self._known = decode(sensors.strings.slice(1, len(sensors)), self._kind)
-        return self._known.take(pa.array(numbers - 1))
+            self._known = decode(sensors.strings.slice(1, len(sensors)), widest(self._kind))
+        found = self._known.take(pa.array(numbers - 1))
+        return found if found.type == self._kind else found.cast(self._kind)
 
 
 def table_of(matches: Matches, names: SensorNames, call: SensorCall) -> pa.Table:

@@ -15,11 +15,11 @@ from appulse.kernels.arrays import RowPairs
 from appulse.kernels.nearest import mean_distances
 from appulse.kernels.tangent import on_surface, ways
 from appulse.model import geography
-from appulse.model.columns import chunk, floats, is_numeric, plain_types
+from appulse.model.columns import chunk, decoded_type, floats, is_numeric, plain_types
 from appulse.model.defects import Defects
 from appulse.model.degrees import degrees_hint
 from appulse.model.positions import EARTHS, checked_positions
-from appulse.model.strings import encode
+from appulse.model.strings import encode, widest
 from appulse.model.uncertainty import columns
 from appulse.operators.happenings import Sites
 
@@ -103,10 +103,7 @@ def linked(sites: Sites | None, neighbours: pa.Table, kind: pa.DataType) -> Site
         column = chunk(neighbours[name])
         if column.null_count:
             raise BadArgument(f"neighbours= has a row without a sensor in column {name!r}. Remove it.")
-        try:
-            sides.append(encode(column if pa.types.is_null(kind) else column.cast(kind)).to_list())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise BadArgument(f"neighbours= has other sensors in column {name!r} than the stream: {error}.") from error
+        sides.append(_keys_of(column, kind, f"neighbours= has sensors in column {name!r}"))
     if sites is None:
         named = tuple(sorted({*sides[0], *sides[1]}))
         sites = Sites(named, np.empty((len(named), 0)), *_neighbours(_NO_PAIRS, len(named)))
@@ -145,10 +142,7 @@ def _named(locations: pa.Table, sensor: str, kind: pa.DataType) -> tuple[tuple[b
         raise BadArgument(
             f"locations= has no sensor in column {sensor!r} of {rows}. Name the sensors, or leave such rows out."
         )
-    try:
-        named = encode(names if pa.types.is_null(kind) else names.cast(kind)).to_list()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise BadArgument(f"locations= has other sensors in column {sensor!r} than the stream: {error}.") from error
+    named = _keys_of(names, kind, f"locations= has sensors in column {sensor!r}")
     count = Counter(named)
     if len(count) < len(named):
         first = {one: row for row, one in reversed(list(enumerate(named)))}
@@ -156,6 +150,17 @@ def _named(locations: pa.Table, sensor: str, kind: pa.DataType) -> tuple[tuple[b
         raise BadArgument(f"locations= has more than one row of {_listed(locations, sensor, twice)}. Keep one of each.")
     order = sorted(range(len(named)), key=named.__getitem__)
     return tuple(named[row] for row in order), order
+
+
+def _keys_of(names: pa.Array, kind: pa.DataType, what: str) -> list[bytes]:
+    """Sensors as the stream has them, whose keys are of a ``kind``: also those beyond its range, without readings."""
+    try:
+        return encode(names if pa.types.is_null(kind) else names.cast(widest(kind))).to_list()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BadArgument(
+            f"{what} that are {decoded_type(names.type)}, those of the stream are {kind}, and not all convert: "
+            f"{str(error).rstrip('.')}. Convert one of the columns."
+        ) from error
 
 
 def _listed(locations: pa.Table, sensor: str, rows: NDArray[np.int64]) -> str:
