@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -67,13 +68,14 @@ def test_the_pairs_of_legs_are_those_found_one_by_one(n: int, d: int, seed: int,
         assert pairs is not None
         return sorted(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True))
 
-    whole = leg_search.swept_pairs(legs, epsilon, n * n, alone=alone)
-    assert listed(whole) == sorted(expected)
-    with pytest.MonkeyPatch.context() as patch:  # in stretches, by several threads: the same, in the same order
-        patch.setattr(leg_search, "_A_STRETCH", 1 + seed % 20)
-        parts = leg_search.swept_pairs(legs, epsilon, n * n, alone=alone, workers=Workers(1 + seed % 3))
-    np.testing.assert_array_equal(parts, whole)
-    assert listed(leg_search.binned_pairs(legs, epsilon, alone=alone)) == sorted(expected)
+    searches: list[Any] = [partial(leg_search.swept_pairs, most=n * n), leg_search.binned_pairs]
+    for search in searches:
+        whole = search(legs, epsilon, alone=alone)
+        assert listed(whole) == sorted(expected)
+        with pytest.MonkeyPatch.context() as patch:  # in parts, by several threads: the same, in the same order
+            patch.setattr(leg_search, "_A_PART", 1 + seed % 20)
+            parts = search(legs, epsilon, alone=alone, workers=Workers(1 + seed % 3))
+        np.testing.assert_array_equal(parts, whole)
 
 
 def test_a_sweep_gives_up_where_too_many_legs_are_there_at_once() -> None:

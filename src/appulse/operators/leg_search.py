@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 _FEW_AT_ONCE = 256  # legs that a leg is compared with, on average, up to which bins do not pay
 MOST_ENTRIES = 16  # bins of a leg, on average
-# A sweep is cut into stretches for several threads; each looks again at legs before it.
-_STRETCHES, _A_STRETCH = 8, 8192
+_PARTS, _A_PART = 8, 8192  # for several threads; each stretch of a sweep looks again at legs before it
 _ALONE = Workers()
 
 
@@ -44,7 +43,7 @@ def taken(legs: kernels.Legs, rows: NDArray[np.int64]) -> kernels.Legs:
 def near_pairs(legs: kernels.Legs, epsilon: float, *, alone: bool, workers: Workers = _ALONE) -> RowPairs:
     """Pairs of legs that share a time and may come within epsilon."""
     pairs = swept_pairs(legs, epsilon, _FEW_AT_ONCE * len(legs.begin), alone=alone, workers=workers)
-    return binned_pairs(legs, epsilon, alone=alone) if pairs is None else pairs
+    return binned_pairs(legs, epsilon, alone=alone, workers=workers) if pairs is None else pairs
 
 
 def swept_pairs(
@@ -59,10 +58,8 @@ def swept_pairs(
     extent = max(1, int(legs.end.max()) - int(legs.begin.min())) * groups
     if n * float(lasting.sum()) > extent * most:  # by as many, were legs spread evenly over time
         return None
-    # As many whatever the threads, so that how pairs are found does not depend on these.
-    stretches = max(1, min(_STRETCHES, n // _A_STRETCH))
-    ends = np.linspace(0, n, 1 + stretches).astype(np.int64).tolist()
-    longest, most = int(lasting.max()), most if stretches == 1 else 2 * most // stretches
+    ends = _cuts(n)
+    longest, most = int(lasting.max()), most if len(ends) == 2 else 2 * most // (len(ends) - 1)
 
     def swept(stretch: Stretch) -> RowPairs | None:
         room = _room(4 * (stretch.last - stretch.first))
@@ -74,16 +71,21 @@ def swept_pairs(
 
     made = workers.map(swept, [Stretch(*some, longest) for some in pairwise(ends)])
     parts = [pairs for pairs in made if pairs is not None]
-    if len(parts) < stretches:
-        return None
-    return parts[0] if stretches == 1 else RowPairs(*map(np.concatenate, zip(*parts, strict=True)))
+    return _in_one(parts) if len(parts) == len(made) else None
 
 
-def binned_pairs(legs: kernels.Legs, epsilon: float, *, alone: bool) -> RowPairs:
+def binned_pairs(legs: kernels.Legs, epsilon: float, *, alone: bool, workers: Workers = _ALONE) -> RowPairs:
     """The same by slots of time and cells of space, where many legs are there at once."""
     index = leg_index(legs, epsilon)
-    entered = index.bins, index.hashes, index.owner
-    return found_in(lambda room: kernels.find(legs, epsilon, alone, *entered, room), 4 * len(legs.begin))
+    # No bin is cut.
+    ends = np.append(index.hashes.searchsorted(index.hashes.take(_cuts(len(index.hashes))[:-1])), len(index.hashes))
+
+    def binned(part: tuple[int, int]) -> RowPairs:
+        hashes, owner = index.hashes[slice(*part)], index.owner[slice(*part)]
+        room = 4 * len(legs.begin) * len(hashes) // len(index.hashes)
+        return found_in(lambda room: kernels.find(legs, epsilon, alone, index.bins, hashes, owner, room), room)
+
+    return _in_one(workers.map(binned, list(pairwise(ends.tolist()))))
 
 
 def leg_index(legs: kernels.Legs, epsilon: float) -> LegIndex:
@@ -112,6 +114,16 @@ def found_in(look: Callable[[RowPairs], int], expected: int) -> RowPairs:
         room = _room(found)
         look(room)
     return RowPairs(room.left[:found], room.right[:found])
+
+
+def _cuts(n: int) -> list[int]:
+    """Where so many rows are cut for several threads: as often whatever the threads, on which no result depends."""
+    cuts: list[int] = np.linspace(0, n, 1 + max(1, min(_PARTS, n // _A_PART))).astype(np.int64).tolist()
+    return cuts
+
+
+def _in_one(parts: Sequence[RowPairs]) -> RowPairs:
+    return parts[0] if len(parts) == 1 else RowPairs(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _room(n: int) -> RowPairs:
