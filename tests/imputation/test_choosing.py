@@ -44,6 +44,30 @@ def test_staggered_gaps_leave_enough_to_learn_from() -> None:
     assert "dependencies was not tried: 0 complete rows, and it needs 16" in by_rules.report()
 
 
+@pytest.mark.parametrize("lost", [slice(400, 1200), slice(0, 800)])
+def test_of_an_outage_longer_than_what_is_known_half_of_that_is_masked(lost: slice) -> None:
+    chance = np.random.default_rng(0)
+    y = np.cumsum(chance.normal(0, 1, 1200))
+    truth = np.column_stack([y + chance.normal(0, 0.1, 1200), y])
+    missing = np.zeros(truth.shape, bool)
+    missing[lost, 0] = True
+    auto = ap.AutoImputer()
+    filled = ap.impute(stream_of(truth, missing), auto).frame
+    assert all(np.isfinite(score.crps) for score in auto.scores.values())
+    assert "regression" in auto.best()
+    means = [np.average(row, axis=0)[0] for row in filled["imputed"].to_pylist()]
+    assert np.sqrt(np.mean((np.array(means) - truth[:, 0])[lost] ** 2)) < 0.2
+
+
+def test_attributes_that_are_never_known_together_are_filled() -> None:
+    i = np.arange(100)
+    y = np.cumsum(np.random.default_rng(0).normal(0, 1, 100))
+    truth = np.column_stack([y, y + 5, y])
+    missing = np.column_stack([i >= 40, i < 60, i < 0])
+    filled = ap.impute(stream_of(truth, missing), "auto").frame
+    assert filled["imputed"].null_count == 0
+
+
 def test_rules_are_found_where_the_nearest_rows_fill_best() -> None:
     chance = np.random.default_rng(5)
     x = chance.uniform(-3.0, 3.0, 600)

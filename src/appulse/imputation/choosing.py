@@ -436,6 +436,7 @@ def _taken_out(missing: NDArray[np.bool_], *, whole: bool = False) -> list[tuple
             rows = np.arange(i, n, 10)
             taken[rows, np.random.default_rng(int(shift * 100)).integers(0, d, len(rows))] = True
             taken &= ~missing
+        taken &= taken.cumsum(axis=0) <= (~missing).sum(axis=0) // 2  # half of an attribute is left to learn from
         # No row is to lack more than some row does: else those imputers win that need the least.
         many, most = (taken | missing).sum(axis=1, keepdims=True), int(missing.sum(axis=1).max(initial=0))
         rounds.append((taken & (many <= max(1, most)) & (whole | (many < d)), int(shift * n)))

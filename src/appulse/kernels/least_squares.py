@@ -49,7 +49,9 @@ def _from_middle(rows: Floats, columns: Ints, scale: Scale) -> Floats:
 def fitted(rows: Floats, seen: Ints, holes: Ints, scale: Scale) -> tuple[Floats, Floats]:
     """Weights (seen + 1, holes), the constant's last, of least squares over rows, and the errors (n, holes)."""
     given, wanted = _from_middle(rows, seen, scale), _from_middle(rows, holes, scale)[:, :-1].copy()
-    found = np.empty((given.shape[1], wanted.shape[1]))
+    found = np.zeros((given.shape[1], wanted.shape[1]))
+    if len(rows) == 0:  # nothing is known of the holes: LAPACK takes no empty matrix
+        return found, wanted
     found[:] = np.linalg.lstsq(given, wanted, _EPSILON * max(given.shape))[0]
     return found, wanted - given @ found
 
