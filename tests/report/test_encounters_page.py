@@ -128,6 +128,15 @@ def test_the_command_takes_the_columns_of_tracks(tmp_path: Path) -> None:
     assert len(shown["happenings"]) == len(met)
 
 
+def test_named_columns_that_say_so_are_degrees() -> None:
+    _, table, met = moving(degrees=True)
+    named = table.rename_columns({"lat": "Latitude_degrees", "lon": "Longitude_degrees"})
+    place = "Latitude_degrees", "Longitude_degrees"
+    assert encounters_page(met, named, place=place) == encounters_page(met, table)
+    with pytest.raises(BadArgument, match="the latitude comes first. Give 'Latitude_degrees', then 'Longitude"):
+        encounters_page(met, named, place=place[::-1])
+
+
 def test_keys_in_another_column_are_an_error(tmp_path: Path) -> None:
     """The first column that is free is taken for the one of keys, which here it is not."""
     _, table, met = moving()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +112,7 @@ def tracks_of(
         table = as_table(frame)
         columns = _columns(table, key, time, place, error)
         all_columns.append((columns[0], table.column_names))
-        earth = columns[2].lower() in LATITUDES
+        earth = _says(columns[2], LATITUDES) and _says(columns[3], LONGITUDES)
         stamps = is_time(table.schema.field(columns[1]).type)
         zone = "UTC" if getattr(table.schema.field(columns[1]).type, "tz", None) else ""
         micros, timed = micros_of(table, columns[1])
@@ -147,6 +148,11 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + ", ..." * (len(names) > MOST_NAMED) if names else "no row"
 
 
+def _says(name: str, words: Sequence[str]) -> bool:
+    """Whether one of the words stands in the name of a column, as in ``Latitude_degrees``."""
+    return any(part in words for part in re.split(r"[^a-z]+", name.lower()))
+
+
 def _columns(
     table: pa.Table, key: str | None, time: str | None, place: tuple[str, str] | None, error: str | None
 ) -> tuple[str, str, str, str, str]:
@@ -165,6 +171,8 @@ def _columns(
                 "place=, or --place A,B of appulse report."
             )
         place = both[0][0], both[1][0]
+    if _says(place[0], LONGITUDES) and _says(place[1], LATITUDES):
+        raise BadArgument(f"place={place!r}: the latitude comes first. Give {place[1]!r}, then {place[0]!r}.")
     for name in place:
         if name not in names or not is_numeric(table.schema.field(name).type):
             raise BadArgument(f"place={place!r}: {name!r} is not a column of numbers. They have: {', '.join(names)}.")
