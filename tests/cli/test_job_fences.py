@@ -10,9 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shapely
+from typer.testing import CliRunner
 
 import appulse as ap
 from appulse import jobs
+from appulse.cli import app
 from appulse.jobs.fences import read_fences
 
 if TYPE_CHECKING:
@@ -108,12 +110,27 @@ def test_fences_come_from_files(folder: Path) -> None:
     assert {row["query"] for row in found[0]} == {"depot", "gate"}
     with pytest.raises(ap.BadArgument, match="no column 'nmae'"):
         read_fences(folder / "zones.parquet", "nmae")
+    with pytest.raises(ap.BadArgument, match=r"has the property 'nmae'\. Did you mean 'name'"):
+        read_fences(folder / "zones.geojson", "nmae")
     unnamed = [{**features[0], "properties": {"name": None}, **own} for own in ({}, {"id": "a7"}, {"id": None})]
     (folder / "unnamed.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": unnamed}))
     assert read_fences(folder / "unnamed.geojson", "name")["query"].to_pylist() == ["1", "a7", "3"]
     (folder / "wrong.geojson").write_text('{"type": "Point"}')
     with pytest.raises(ap.AppulseError, match="FeatureCollection"):
         read_fences(folder / "wrong.geojson")
+
+
+def test_the_command_counts_fences_and_says_why_there_are_rejects(folder: Path) -> None:
+    rows = pd.DataFrame([(None, 0.0), ("a", None), ("b", 1.0), (None, 2.0)], columns=["van", "at"])
+    rows.assign(x=50.0, y=50.0).to_parquet(folder / "vans.parquet")
+    (folder / "job.toml").write_text('engine = "local"\n' + JOB, encoding="utf-8")
+    why = "3 rejects (2 null key, 1 null time)"
+    told = CliRunner().invoke(app, ["explain", str(folder / "job.toml")]).stdout
+    assert "\nfences: 1\n" in told
+    assert why in told
+    told = CliRunner().invoke(app, ["run", "--drain", str(folder / "job.toml")]).stdout
+    assert f"4 rows, 1 answers, {why}. Answers: " in told
+    assert "add a table [rejects] to the job" in told
 
 
 def test_a_fence_of_a_file_that_is_none_is_a_reject(folder: Path) -> None:

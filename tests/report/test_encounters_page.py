@@ -133,7 +133,7 @@ def test_named_columns_that_say_so_are_degrees() -> None:
     named = table.rename_columns({"lat": "Latitude_degrees", "lon": "Longitude_degrees"})
     place = "Latitude_degrees", "Longitude_degrees"
     assert encounters_page(met, named, place=place) == encounters_page(met, table)
-    with pytest.raises(BadArgument, match="the latitude comes first. Give 'Latitude_degrees', then 'Longitude"):
+    with pytest.raises(BadArgument, match=r"the latitude comes first\. Give 'Latitude_degrees', then 'Longitude"):
         encounters_page(met, named, place=place[::-1])
 
 

@@ -15,12 +15,13 @@ from rich.markup import escape
 from appulse.errors import AppulseError, BadArgument, GrownFile, JobError
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterator
     from pathlib import Path
 
     from rich.console import Console
 
-__all__ = ["FAILED", "MISUSED", "NO_ROOM", "errors_reported", "span", "warnings_shown"]
+__all__ = ["FAILED", "MISUSED", "NO_ROOM", "errors_reported", "refused", "span", "warnings_shown"]
 
 #: Exit codes. ``NO_ROOM``: a job would not fit, and was not started.
 FAILED, MISUSED, NO_ROOM = 1, 2, 3
@@ -72,6 +73,12 @@ def _innermost(text: str) -> str | None:
 def _report(console: Console, message: str) -> None:
     message = _PASSWORD.sub(r"\1...", message)
     console.print(f"[bold red]Error:[/] {escape(message)}", soft_wrap=True, highlight=False)
+
+
+def refused(reasons: Counter[str]) -> str:
+    """How many rejects there are, and why."""
+    each = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
+    return f"{reasons.total():,} rejects{f' ({each})' if each else ''}"
 
 
 @contextmanager

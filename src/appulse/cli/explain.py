@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json as js
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from appulse.cli.console import errors_reported
+from appulse.cli.console import errors_reported, refused
 
 __all__ = ["explain"]
 
@@ -42,15 +43,15 @@ def explain(
         call.push(**heads)
         call.drain()
         explanation = call.explain()
-        refused = len(call.rejects())
+        reasons = Counter(call.rejects()["reason"].to_pylist())
     if json:
         found = dataclasses.asdict(explanation) | {"job": str(job), "rows": {n: len(t) for n, t in heads.items()}}
         undecodable = {name: {"lines": len(lines), "first": lines[0].detail} for name, lines in lost.items()}
-        typer.echo(js.dumps(found | {"rejects": refused, "undecoded": undecodable}))
+        typer.echo(js.dumps(found | {"rejects": reasons.total(), "undecoded": undecodable}))
         return
     looked = ", ".join(f"{len(table):,} of {name}" for name, table in heads.items())
     console.print(f"{job}: {explanation.call} into {checked.answers}", markup=False)
-    console.print(f"rows looked at: {looked}; {refused:,} rejects", markup=False)
+    console.print(f"rows looked at: {looked}; {refused(reasons)}", markup=False)
     for name, lines in lost.items():
         console.print(f"{name}: {undecoded(lines)}", markup=False)
     console.print(str(explanation), markup=False)

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from appulse.cli.console import errors_reported, warnings_shown
+from appulse.cli.console import errors_reported, refused, warnings_shown
 from appulse.cli.following import ProgressFile, progress_file
 from appulse.cli.progress import Batch
 from appulse.cli.running import interrupts, same_command
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable, Sequence
 
     from rich.console import Console
@@ -31,6 +30,7 @@ _LOOK_EVERY = 0.1  # seconds
 #: Seconds that rows at hand have to be answered in after a signal; a checkpoint has them for the next run.
 _PATIENCE = 10.0
 _COMPILING = "The first rows wait for machine code, which is compiled once. `appulse warm` does it beforehand."
+_NOT_KEPT = "The rejects were not written: add a table [rejects] to the job."
 _ANEW = 'The next run begins anew: add checkpoint = "folder" to the job to go on from where it was.'
 
 
@@ -72,9 +72,11 @@ def carry_out_here(
     seconds, stopped = time.perf_counter() - begun, asked_to_stop.is_set()
     if not stopped or len(residents) > 1:
         for resident in residents:
-            console.print(f"{_sums(resident.totals)}. Answers: {resident.job.answers}", soft_wrap=True, markup=False)
+            console.print(f"{_sums(resident)}. Answers: {resident.job.answers}", soft_wrap=True, markup=False)
+            if resident.reasons and resident.job.table.rejects is None:
+                console.print(_NOT_KEPT, soft_wrap=True, markup=False)
     if stopped:
-        outcome = f"{_sums(residents[0].totals)}, in {seconds:.1f} s." if len(jobs) == 1 else f"{seconds:.1f} s."
+        outcome = f"{_sums(residents[0])}, in {seconds:.1f} s." if len(jobs) == 1 else f"{seconds:.1f} s."
         resume = same_command(jobs, stretch, {"json": json, "port": port})
         then = f"To go on from there:  {resume}" if all(one.checkpoint for one in residents) else _ANEW
         console.print(f"Stopped after {outcome} {then}", soft_wrap=True, markup=False)
@@ -133,5 +135,6 @@ def _shower(resident: Resident, console: Console, *, json: bool, several: bool) 
     return show
 
 
-def _sums(totals: Counter[str]) -> str:
-    return f"{totals['rows']:,} rows, {totals['answers']:,} answers, {totals['rejected']:,} rejects"
+def _sums(resident: Resident) -> str:
+    rows, answers = (f"{resident.totals[what]:,} {what}" for what in ("rows", "answers"))
+    return f"{rows}, {answers}, {refused(resident.reasons)}"

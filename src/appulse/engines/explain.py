@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from appulse.engines.aggregates.call import AggregateCall
+from appulse.engines.fences.call import FenceCall
 from appulse.engines.join.assign import AssignCall
 from appulse.engines.join.call import JoinCall
 from appulse.engines.multi_queries.call import WindowCall
@@ -138,8 +139,10 @@ def _meant(call: Call[Any]) -> Iterator[str]:
     for stream in streams:
         parts = {name: part for name, part in stream.items() if name != "name"}
         yield f"stream {stream['name']!r}: " + ", ".join(f"{name} {_worded(part)}" for name, part in parts.items())
+    if isinstance(call, FenceCall):
+        yield f"fences: {len(call.fences.get().names):,}"
     for name, part in meaning.items():
-        if name not in ("call", "version", "streams", "stream", "types"):
+        if name not in ("call", "version", "streams", "stream", "types", "fences"):
             yield f"{name}: {_worded(part)}"
 
 

@@ -48,6 +48,7 @@ def _of_geojson(file: Path, name: str) -> pa.Table:
     try:
         whole = json.loads(file.read_text(encoding="utf-8"))
         features = whole["features"]
+        properties = {str(key) for feature in features for key in feature.get("properties") or ()}
         rows = []
         for number, feature in enumerate(features):
             known = feature.get("properties") or {}
@@ -61,6 +62,8 @@ def _of_geojson(file: Path, name: str) -> pa.Table:
                 columns[column] = pa.array(values, kind)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, pa.ArrowException) as error:
         raise JobError(f"{file} cannot be read as a GeoJSON FeatureCollection: {error!r}") from error
+    if name != QUERY and features and name not in properties:
+        raise BadArgument(f"No feature of {file} has the property {name!r}.{nearest(name, properties)}")
     return pa.table(columns)
 
 

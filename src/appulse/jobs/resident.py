@@ -54,6 +54,7 @@ class Resident:
     checkpoint: str | None = None
     commit_every: float = COMMIT_EVERY
     totals: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)  # of rejects
 
     def __post_init__(self) -> None:
         if problems := only_on_spark(self.job, self.checkpoint):
@@ -191,7 +192,8 @@ class Resident:
     def _done(self, step: Step) -> Step:
         self.totals["rows"] += sum(map(len, step.rows.values())) + len(step.unreadable)
         self.totals["answers"] += len(step.answers)
-        self.totals["rejected"] += 0 if step.rejects is None else len(step.rejects)
+        if step.rejects is not None:
+            self.reasons.update(step.rejects["reason"].to_pylist())
         self._figures.add(step, self.call.engine)
         if self.on_step is not None:
             self.on_step(step)
