@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow.dataset import dataset
 
 import appulse as ap
 from appulse.model.columns import plain_type
@@ -306,6 +308,20 @@ def test_frames_of_any_library_give_the_same_answers(kind: str) -> None:
     found, wanted = pairs(known[kind]()), pairs(rows)
     assert found.to_pylist() == wanted.to_pylist()
     assert found.num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("frame", "advice"),
+    [
+        (dataset(pa.table({"id": [1]})), r"Here: its to_table\(\)\."),
+        (Path("rows.parquet"), r"Read the file first"),
+        (iter(()), r"pyarrow\.Table\.from_batches"),
+        ({}, r"stream_batches\(\)\.$"),
+    ],
+)
+def test_what_is_no_frame_is_told_how_to_become_one(frame: Any, advice: str) -> None:
+    with pytest.raises(ap.BadArgument, match=advice):
+        ap.self_join(ap.Stream(frame, key="id", time="ts", value="x"), epsilon=1, probability=0.5, window=5)
 
 
 @pytest.mark.parametrize("call", [ap.fence_events, ap.match_queries])

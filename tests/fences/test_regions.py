@@ -216,7 +216,7 @@ def test_regions_are_the_same_in_every_format() -> None:
         named: Any = [[[{"x": x, "y": y} for x, y in ring] for ring in part] for part in nested]
         if one is shape:
             nested, named = nested[0], named[0]
-        formats = [one, one.wkb, one.wkt, {"srid": 4326, "wkb": one.wkb}, nested, named]
+        formats = [one, one.wkb, one.wkt, {"srid": 4326, "wkb": one.wkb}, nested, named, shapely.geometry.mapping(one)]
         found = [regions_of([given], [None], None) for given in formats]
         assert not any(each.bad for each in found)
         assert len({each.digest for each in found}) == 1
@@ -232,6 +232,7 @@ def test_regions_are_the_same_in_every_format() -> None:
     [
         (7, None, "no geometry: a int"),
         (b"no WKB", None, "no geometry"),
+        ({"type": "Polygone", "coordinates": [[0.0, 0.0]]}, None, "no geometry: Unknown geometry type"),
         ([[[[[1.0, 2.0]]]]], None, "not a polygon"),
         ([[1.0, 2.0]], None, "no geometry"),
         (shapely.Point(math.inf, 0), 1.0, "not finite"),

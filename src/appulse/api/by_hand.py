@@ -401,8 +401,8 @@ def refuse_twice(streams: Sequence[Stream]) -> None:
     """Raise `BadArgument` where one stream is given twice."""
     if len({id(stream) for stream in streams}) < len(streams):
         raise BadArgument(
-            "The same Stream is given twice. Wrap the frame twice: two Streams are two streams. One is joined with "
-            "itself by self_join, apart from others."
+            "The same Stream is given twice. Rows of one stream are compared with each other by self_join(stream), "
+            "encounters(stream) and outliers(stream). Else wrap the frame twice: two Streams are two streams."
         )
 
 

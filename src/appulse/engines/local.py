@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic
 
 import pyarrow as pa
@@ -34,8 +36,20 @@ def as_table(frame: Any, what: str = "A stream's frame") -> pa.Table:
         raise BadArgument(
             f"{what} is a {kind}. Give a Spark DataFrame, a pyarrow, pandas or Polars table, a DuckDB "
             "relation, or another object that exports an Arrow stream; a RecordBatchReader to stream_batches()."
+            f"{_how_to_read(frame)}"
         )
     return table
+
+
+def _how_to_read(frame: Any) -> str:
+    """How what is no frame, but leads to one, becomes one."""
+    if hasattr(frame, "to_table"):  # a data set of pyarrow
+        return " Here: its to_table()."
+    if isinstance(frame, str | PathLike):
+        return " Read the file first, as with polars.scan_parquet(path)."
+    if isinstance(frame, Iterator | list):
+        return " Of batches of Arrow make a table: pyarrow.Table.from_batches(list(batches))."
+    return ""
 
 
 class Local(Generic[R]):

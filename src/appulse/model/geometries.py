@@ -78,6 +78,8 @@ def _read_one(shapely: Any, given: Any, readers: Mapping[type, Any]) -> Any:
         return readers[type(given)](given)
     if isinstance(given, Mapping) and "wkb" in given:  # GEOMETRY of Spark
         return shapely.set_srid(shapely.from_wkb(given["wkb"]), given.get("srid") or 0)
+    if isinstance(given, Mapping) and "coordinates" in given:  # an object of GeoJSON
+        return shapely.geometry.shape(given)
     if isinstance(given, Mapping):
         return shapely.Point(*_place(given))
     if isinstance(given, list):  # of GeoArrow

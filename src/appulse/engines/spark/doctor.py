@@ -106,7 +106,7 @@ def _memory() -> Finding:
 
 def _spark() -> list[Finding]:
     if installed("pyspark") is None:
-        return [Finding("Spark", "advice", "not installed", f"Only calls on Spark and jobs need it: {EXTRA}")]
+        return [Finding("Spark", "advice", "not installed", f"Calls and jobs on Spark need it, others not: {EXTRA}")]
     packages = [_package(name, least, below) for name, (least, below) in _OF_SPARK.items()]
     return [*packages, _java(), _spark_home(), _worker_python(), _bytecode()]
 

@@ -59,7 +59,10 @@ def need_spark() -> None:
     """Raise `SessionError` unless all that the engine on Spark imports is installed, and new enough."""
     missing = [package for package, module in _MODULES.items() if not _importable(module)]
     if missing:
-        raise SessionError(f"Spark needs {' and '.join(missing)}, not installed here. Install the extra: {EXTRA}")
+        raise SessionError(
+            f"Spark needs {' and '.join(missing)}, not installed here. Install the extra: {EXTRA}."
+            ' A job with engine = "local" needs none.'
+        )
     found = installed("pyspark")
     if found is not None and release(found) < release(OLDEST_SPARK):
         raise SessionError(
