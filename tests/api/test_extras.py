@@ -133,9 +133,7 @@ def test_commands_in_process_work_without_spark(bare: str, tmp_path: Path) -> No
 def test_spark_of_someone_else_needs_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     need_spark()
     monkeypatch.setattr(installation, "_importable", lambda module: module == "pyspark")
-    with pytest.raises(
-        SessionError, match=r"Spark needs pandas and protobuf.*appulse\[spark\].*needs none"
-    ):
+    with pytest.raises(SessionError, match=r"Spark needs pandas and protobuf.*appulse\[spark\].*needs none"):
         need_spark()
     monkeypatch.setattr(doctor, "installed", {"pyspark": "4.3.0"}.get)
     assert {found.name for found in doctor.examine() if found.state == "wrong"} >= {"pandas", "protobuf"}
