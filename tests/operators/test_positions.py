@@ -222,6 +222,7 @@ def test_arguments_that_make_no_sense_are_errors() -> None:
     settings: Any = {"epsilon": 1, "probability": 0.5, "window": 1}
     flat = ap.Stream(position().frame, key="id", time="at", value=ap.Exact("lat", "lon"))
     sphere = ap.Stream(position().frame, key="id", time="at", value=ap.Position("lat", "lon", earth="sphere"))
+    high = ap.Stream(position().frame, key="id", time="at", value=ap.Position("lat", "lon", altitude="at"))
     calls: list[tuple[Callable[[], Any], str]] = [
         (lambda: ap.Position("lat", "lon", sigma=100_001), "above 100000 metres"),
         (
@@ -232,6 +233,7 @@ def test_arguments_that_make_no_sense_are_errors() -> None:
         (lambda: ap.Position("lat", "lat"), "names a column twice"),
         (lambda: ap.Position("lat", "lon", earth="flat"), "give one of 'wgs84', 'sphere', 'sky'"),
         (lambda: ap.Position("lat", "lon", altitude="up", earth="sky"), "no meaning on the sky"),
+        (lambda: ap.similarity_join(position(), high, **settings), "have an altitude, and 'left' not"),
         (lambda: ap.similarity_join(position(), flat, **settings), "needs ap.Position on both sides"),
         (lambda: ap.similarity_join(position(), sphere, **settings), "differ in their Earth"),
         (lambda: ap.self_join(position(), **settings, values=True), "positions have none"),

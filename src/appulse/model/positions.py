@@ -48,9 +48,15 @@ def earth_of(models: Sequence[Model]) -> Earth | None:
 
 
 def check_positions(names: Sequence[str], models: Sequence[Model]) -> None:
-    """Raise `BadArgument` where some streams of a call are positions and others are not, or not on one Earth."""
+    """Raise `BadArgument` where some streams are positions, on one Earth or with altitudes, and others not."""
     earths = [model.earth if isinstance(model, Position) else None for model in models]
     if len(set(earths)) == 1:
+        flat = [name for name, one in zip(names, models, strict=True) if getattr(one, "altitude", None) is None]
+        if 0 < len(flat) < len(names):
+            raise BadArgument(
+                f"Some streams of the call have an altitude, and {' and '.join(map(repr, flat))} not. Give all of them "
+                "Position(altitude=), or none."
+            )
         return
     if None in earths:
         others = [name for name, earth in zip(names, earths, strict=True) if earth is None]
