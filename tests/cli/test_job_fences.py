@@ -126,7 +126,7 @@ def test_the_command_counts_fences_and_says_why_there_are_rejects(folder: Path) 
     (folder / "job.toml").write_text('engine = "local"\n' + JOB, encoding="utf-8")
     why = "3 rejects (2 null key, 1 null time)"
     told = CliRunner().invoke(app, ["explain", str(folder / "job.toml")]).stdout
-    assert "\nfences: 1\n" in told
+    assert "\nfences: 1 given\n" in told
     assert why in told
     told = CliRunner().invoke(app, ["run", "--drain", str(folder / "job.toml")]).stdout
     assert f"4 rows, 1 answers, {why}. Answers: " in told

@@ -140,7 +140,7 @@ def _meant(call: Call[Any]) -> Iterator[str]:
         parts = {name: part for name, part in stream.items() if name != "name"}
         yield f"stream {stream['name']!r}: " + ", ".join(f"{name} {_worded(part)}" for name, part in parts.items())
     if isinstance(call, FenceCall):
-        yield f"fences: {len(call.fences.get().names):,}"
+        yield f"fences: {len(call.fences.get().names):,} given"
     for name, part in meaning.items():
         if name not in ("call", "version", "streams", "stream", "types", "fences"):
             yield f"{name}: {_worded(part)}"
