@@ -81,6 +81,9 @@ def _is_other_on_spark(stored: Any, wanted: Any) -> bool:
     stored, wanted, types = _plain(stored), _plain(wanted), pa.types
     if stored == wanted or types.is_null(stored):
         return False
+    if inner := {field.name: field.type for field in _fields(stored)}:
+        fields = [field for field in _fields(wanted) if field.name in inner]
+        return any(_is_other_on_spark(inner[field.name], field.type) for field in fields)
     if types.is_string(wanted):
         return not (types.is_integer(stored) or types.is_date(stored))
     if types.is_boolean(wanted):
