@@ -79,6 +79,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Planning": ("plan", "Plan"),
     "How a call is carried out": ("Options", "session", "version"),
     "Errors": (
+        "AllRejected",
         "AppulseError",
         "BadArgument",
         "BadInput",

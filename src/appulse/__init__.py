@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from appulse.engines.options import Options
     from appulse.engines.planning import Plan
     from appulse.errors import (
+        AllRejected,
         AppulseError,
         BadArgument,
         BadInput,
@@ -143,6 +144,7 @@ _HOMES = {
     "appulse.engines.options": ("Options",),
     "appulse.engines.planning": ("Plan",),
     "appulse.errors": (
+        "AllRejected",
         "AppulseError",
         "BadArgument",
         "BadInput",
@@ -281,6 +283,7 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "session",
     "version",
     # Errors
+    "AllRejected",
     "AppulseError",
     "BadArgument",
     "BadInput",

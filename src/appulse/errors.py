@@ -12,7 +12,7 @@
     ├── StorageError    a disk is full, a path not writable       (also an OSError)
     └── NotBuilt        part of the contract that does not stand yet (also a NotImplementedError)
 
-Warnings beside it: CappedWindow, ExplodingOutput, GrownFile, LateRows, SwappedDimensions, SwappedPlaces,
+Warnings beside it: AllRejected, CappedWindow, ExplodingOutput, GrownFile, LateRows, SwappedDimensions, SwappedPlaces,
 TiedFiles, UnlikelyUnit.
 
 A message says what failed, what was there, and what to do next.
@@ -21,6 +21,7 @@ A message says what failed, what was there, and what to do next.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "AllRejected",
     "AppulseError",
     "BadArgument",
     "BadInput",
@@ -171,6 +173,24 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
     warnings.warn(text, category, stacklevel=level)
+
+
+class AllRejected(UserWarning):
+    """All rows of a stream are rejects, so the call has no results of it. In process, for whole tables.
+
+    ``ap.rejects(result)`` has the rows with their reasons.
+    """
+
+
+def warn_rejected(stream: str, rejects: pa.Table) -> None:
+    """Warn of a stream of whose rows none is left."""
+    reasons = Counter(rejects["reason"].to_pylist()).most_common()
+    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons)
+    warn(
+        f"All {len(rejects):,} rows of stream {stream!r} are rejects: {listed}. The first: {rejects['detail'][0]}. "
+        "See ap.rejects(result).",
+        AllRejected,
+    )
 
 
 class CappedWindow(UserWarning):

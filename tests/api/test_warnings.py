@@ -68,6 +68,10 @@ def swapped_dimensions() -> None:
     ap.nearest(one, other, epsilon=1e-9, window=1)
 
 
+def rows_that_are_rejects() -> None:
+    ap.nearest(stream(rows()), stream(rows(x=[np.nan] * N)), epsilon=1e-9, window=1)
+
+
 def an_unlikely_unit() -> None:
     times = 1_717_200_000_000 + np.arange(N) * 60_000
     ap.self_join(stream(rows(t=times)), epsilon=1e-9, probability=1, window=10)
@@ -85,6 +89,7 @@ def an_unlikely_unit() -> None:
         (ap.SwappedPlaces, swapped_places),
         (ap.SwappedDimensions, swapped_dimensions),
         (ap.UnlikelyUnit, an_unlikely_unit),
+        (ap.AllRejected, rows_that_are_rejects),
     ],
 )
 def test_a_warning_names_the_line_of_the_call(kind: type[Warning], call: Callable[[], None]) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow.compute as pc
+
 from appulse.api.by_hand import refuse_twice
 from appulse.api.results import is_spark, remember
 from appulse.engines.options import options_of
-from appulse.errors import BadArgument
+from appulse.errors import BadArgument, warn_rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,5 +49,11 @@ def answers_of(
     tables = [table_of(stream) for stream in streams]
     engine = in_process(tables)
     names = [encoding.name for encoding in engine.call.encodings]
-    result = engine.answers(dict(zip(names, tables, strict=True)))
-    return cast("Result", remember(result, engine.rejects(), engine.observed()))
+    given = dict(zip(names, tables, strict=True))
+    result, rejects = engine.answers(given), engine.rejects()
+    for name, table in given.items():
+        if len(rejects) >= len(table) > 0:
+            own = rejects.filter(pc.equal(rejects["stream"], name))
+            if len(own) == len(table):
+                warn_rejected(name, own)
+    return cast("Result", remember(result, rejects, engine.observed()))
