@@ -120,7 +120,7 @@ def test_a_cylinder_is_of_positions_with_an_altitude() -> None:
             ap.self_join(stream, epsilon=epsilon, probability=0.5, window=1)
     with pytest.raises(ap.BadArgument, match="Name its column by altitude="):
         ap.Position("lat", "lon", altitude_sigma=3)
-    with pytest.raises(ap.BadArgument, match="differ in dimensions"):
+    with pytest.raises(ap.BadArgument, match="have an altitude, but not 'left'"):
         ap.similarity_join(position(), airborne(), epsilon=1, probability=0.5, window=1)
 
 
@@ -233,7 +233,7 @@ def test_arguments_that_make_no_sense_are_errors() -> None:
         (lambda: ap.Position("lat", "lat"), "names a column twice"),
         (lambda: ap.Position("lat", "lon", earth="flat"), "give one of 'wgs84', 'sphere', 'sky'"),
         (lambda: ap.Position("lat", "lon", altitude="up", earth="sky"), "no meaning on the sky"),
-        (lambda: ap.similarity_join(position(), high, **settings), "have an altitude, and 'left' not"),
+        (lambda: ap.similarity_join(position(), high, **settings), "have an altitude, but not 'left'"),
         (lambda: ap.similarity_join(position(), flat, **settings), "needs ap.Position on both sides"),
         (lambda: ap.similarity_join(position(), sphere, **settings), "differ in their Earth"),
         (lambda: ap.self_join(position(), **settings, values=True), "positions have none"),

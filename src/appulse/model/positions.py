@@ -54,7 +54,7 @@ def check_positions(names: Sequence[str], models: Sequence[Model]) -> None:
         flat = [name for name, one in zip(names, models, strict=True) if getattr(one, "altitude", None) is None]
         if 0 < len(flat) < len(names):
             raise BadArgument(
-                f"Some streams of the call have an altitude, and {' and '.join(map(repr, flat))} not. Give all of them "
+                f"Some streams of the call have an altitude, but not {' and '.join(map(repr, flat))}. Give all of them "
                 "Position(altitude=), or none."
             )
         return
