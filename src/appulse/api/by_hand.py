@@ -315,6 +315,9 @@ class ByHand(Generic[Engine]):
         return schema.append(pa.field(SIGN, pa.int32())) if self._signed else schema
 
     def _start(self, held: Sequence[Frames], types: Types) -> pa.Table:
+        from appulse.engines.compiling import announce_compiling
+
+        announce_compiling()
         self._engine, self._survivors, self._types, answers = self._fed(held, types)
         self._held = []
         return answers

@@ -44,8 +44,10 @@ def answers_of(
         raise BadArgument(
             "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
         )
+    from appulse.engines.compiling import announce_compiling
     from appulse.engines.given import table_of
 
+    announce_compiling()
     tables = [table_of(stream) for stream in streams]
     engine = in_process(tables)
     names = [encoding.name for encoding in engine.call.encodings]

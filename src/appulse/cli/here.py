@@ -29,7 +29,6 @@ __all__ = ["carry_out_here"]
 _LOOK_EVERY = 0.1  # seconds
 #: Seconds that rows at hand have to be answered in after a signal; a checkpoint has them for the next run.
 _PATIENCE = 10.0
-_COMPILING = "The first rows wait for machine code, which is compiled once. `appulse warm` does it beforehand."
 _NOT_KEPT = "The rejects were not written: add a table [rejects] to the job."
 _ANEW = 'The next run begins anew: add checkpoint = "folder" to the job to go on from where it was.'
 
@@ -48,7 +47,6 @@ def carry_out_here(
     """
     begun = time.perf_counter()
     with errors_reported(console), warnings_shown(console), interrupts() as asked_to_stop, ExitStack() as stack:
-        from appulse.engines.compiling import when_compiling
         from appulse.jobs.live import Board
         from appulse.jobs.resident import Resident
 
@@ -65,7 +63,6 @@ def carry_out_here(
             console.print(f"The page: {server.address}", soft_wrap=True, markup=False)
         for resident in residents:
             resident.on_write = _shower(resident, console, json=json, several=len(jobs) > 1)
-        stack.enter_context(when_compiling(lambda: console.print(_COMPILING, soft_wrap=True, markup=False)))
         failed = _run_all(residents, asked_to_stop, stretch, console, stay=port is not None)
         if failed is not None:
             raise failed

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import logging
+from functools import cache
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import Any
 
-from numba.core.event import Event, Listener, install_listener
+from numba.core import event as numba_event
+from numba.core.event import Event, Listener
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+__all__ = ["announce_compiling"]
 
-__all__ = ["when_compiling"]
+_events: Any = numba_event  # of which not all has types
+_LOG = logging.getLogger("appulse")
+_TEXT = "The first rows wait for machine code, which is compiled once. `appulse warm` does it beforehand."
 
 
 class _First(Listener):
-    """Calls a function at the first kernel that is compiled."""
+    """Logs a line at the first kernel that is compiled."""
 
-    def __init__(self, say: Callable[[], object]) -> None:
-        self._say, self._said = say, Lock()
+    def __init__(self) -> None:
+        self._said = Lock()
 
     def on_start(self, event: Event) -> None:  # noqa: ARG002 - Numba's own names
         if self._said.acquire(blocking=False):
-            self._say()
+            _LOG.warning(_TEXT)
 
     def on_end(self, event: Event) -> None:
         """Nothing is said then."""
 
 
-@contextmanager
-def when_compiling(say: Callable[[], object]) -> Iterator[None]:
-    """Call ``say`` once, as soon as any thread compiles a kernel that is not at hand."""
-    with install_listener("numba:compile", _First(say)):
-        yield
+@cache
+def announce_compiling() -> None:
+    """Have this process log a line, once, as soon as any thread compiles a kernel that is not at hand.
+
+    It is a warning, since such a call may take minutes and others are not shown unless asked for.
+    """
+    _events.register("numba:compile", _First())
