@@ -1,4 +1,4 @@
-"""Which columns of Parquet files are read into which types: those whose every value stays what it is, on Spark too."""
+"""Which columns of Parquet and ORC files are read into which types: those whose every value stays, on Spark, too."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _other_cases(stored: Iterable[pa.Field], wanted: Iterable[pa.Field], within:
 
 
 def _fields(kind: Any) -> list[pa.Field]:
-    """What a type is made of, named alike in all files."""
+    """What a type is made of, by the same names in all files."""
     kind = _plain(kind)
     if pa.types.is_struct(kind):
         return list(kind.fields)
