@@ -56,7 +56,7 @@ def swept_pairs(
     order, lasting = np.lexsort((legs.begin, legs.group)), legs.end - legs.begin
     groups = 1 + int(np.count_nonzero(np.diff(legs.group[order])))
     extent = max(1, int(legs.end.max()) - int(legs.begin.min())) * groups
-    if n * float(lasting.sum()) > extent * most:  # by as many, were legs spread evenly over time
+    if n * n * float(lasting.mean()) > extent * most:  # by as many, were legs spread evenly over time
         return None
     ends = _cuts(n)
     longest, most = int(lasting.max()), most if len(ends) == 2 else 2 * most // (len(ends) - 1)
