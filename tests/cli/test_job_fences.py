@@ -125,12 +125,12 @@ def test_the_command_counts_fences_and_says_why_there_are_rejects(folder: Path) 
     rows.assign(x=50.0, y=50.0).to_parquet(folder / "vans.parquet")
     (folder / "job.toml").write_text('engine = "local"\n' + JOB, encoding="utf-8")
     why = "3 rejects (2 null key, 1 null time)"
-    told = CliRunner().invoke(app, ["explain", str(folder / "job.toml")]).stdout
-    assert "\nfences: 1 given\n" in told
-    assert why in told
-    told = CliRunner().invoke(app, ["run", "--drain", str(folder / "job.toml")]).stdout
-    assert f"4 rows, 1 answers, {why}. Answers: " in told
-    assert "add a table [rejects] to the job" in told
+    output = CliRunner().invoke(app, ["explain", str(folder / "job.toml")]).stdout
+    assert "\nfences: 1 given\n" in output
+    assert why in output
+    output = CliRunner().invoke(app, ["run", "--drain", str(folder / "job.toml")]).stdout
+    assert f"4 rows, 1 answers, {why}. Answers: " in output
+    assert "add a table [rejects] to the job" in output
 
 
 def test_a_fence_of_a_file_that_is_none_is_a_reject(folder: Path) -> None:
