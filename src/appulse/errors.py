@@ -184,13 +184,17 @@ class AllRejected(UserWarning):
 
 def warn_rejected(stream: str, rejects: pa.Table) -> None:
     """Warn of a stream of whose rows none is left."""
-    reasons = Counter(rejects["reason"].to_pylist()).most_common()
-    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons)
+    reasons = reasons_listed(Counter(rejects["reason"].to_pylist()))
     warn(
-        f"All {len(rejects):,} rows of stream {stream!r} are rejects: {listed}. The first: {rejects['detail'][0]}. "
+        f"All {len(rejects):,} rows of stream {stream!r} are rejects: {reasons}. The first: {rejects['detail'][0]}. "
         "See ap.rejects(result).",
         AllRejected,
     )
+
+
+def reasons_listed(reasons: Counter[str]) -> str:
+    """Reasons of rejects, each with the number of rows, the commonest first."""
+    return ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
 
 
 class CappedWindow(UserWarning):

@@ -747,7 +747,7 @@ def test_keys_that_do_not_fit_those_of_earlier_pushes_are_refused() -> None:
     """With both types."""
     join = hands.similarity_join(a=_stream(None), **QUESTION)
     join.push(a=_table())
-    with pytest.raises(ap.BadArgument, match=r"'id' of stream 'a' was int64 in earlier pushes and is \w*string"):
+    with pytest.raises(ap.BadArgument, match=r"'id' of stream 'a' was int64 in earlier pushes and is (large_)?string"):
         join.push(a=_table().set_column(0, "id", KEYS["text"]))
 
 
@@ -912,7 +912,9 @@ def test_partitions_keep_their_type_over_pushes() -> None:
         found = join.push(a=pd.DataFrame({"id": [3, 4], "ts": [0.0, 0.0], "x": [0.0, 0.0], "p": [1, None]}))
         assert found["left_key"].to_pylist() == ([1] if settings else [2])
         assert found["right_key"].to_pylist() == [3]
-        with pytest.raises(ap.BadArgument, match=r"'p' of stream 'a' was int64 in earlier pushes and is \w*string"):
+        with pytest.raises(
+            ap.BadArgument, match=r"'p' of stream 'a' was int64 in earlier pushes and is (large_)?string"
+        ):
             join.push(a=pd.DataFrame({"id": [3], "ts": [0.0], "x": [0.0], "p": ["one"]}))
 
 

@@ -319,7 +319,7 @@ def test_frames_of_any_library_give_the_same_answers(kind: str) -> None:
         ({}, r"stream_batches\(\)\.$"),
     ],
 )
-def test_what_is_no_frame_is_told_how_to_become_one(frame: Any, advice: str) -> None:
+def test_the_error_says_how_what_is_no_frame_becomes_one(frame: Any, advice: str) -> None:
     with pytest.raises(ap.BadArgument, match=advice):
         ap.self_join(ap.Stream(frame, key="id", time="ts", value="x"), epsilon=1, probability=0.5, window=5)
 

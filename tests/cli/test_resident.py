@@ -259,7 +259,9 @@ def test_a_stopped_job_says_how_it_goes_on(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Resident, "_write", stops)
     left = CliRunner().invoke(app, ["run", str(job.file)])
     assert left.exit_code == 130
-    said = re.search(r"Stopped after [\d,]+ rows, [\d,]+ answers, .+ rejects.*, in [\d.]+ s\. (.*)", left.stdout)
+    said = re.search(
+        r"Stopped after [\d,]+ rows, [\d,]+ answers, [\d,]+ rejects(?: \(.+\))?, in [\d.]+ s\. (.*)", left.stdout
+    )
     assert said is not None
     goes_on = f"To go on from there:  {shlex.join(['appulse', 'run', str(job.file)])}"
     assert said[1] == (goes_on if kept else here._ANEW)

@@ -149,8 +149,8 @@ def test_types_of_orc_that_have_other_values_on_spark_are_refused(tmp_path: Path
     """Spark takes numbers for seconds, and writes texts of its own: 1.0E10, TRUE, 2.5, 35."""
     file = str(tmp_path / "a.orc")
     orc.write_table(pa.table({"c0": [value], "c1": [5]}), file)
-    said = rf"(?i)a.orc cannot be read: its column c0 is .*, and the source has {wanted[:6]}"
-    with pytest.raises(BadArgument, match=said):
+    asked = "struct<a: list<item: timestamp" if wanted.startswith("STRUCT") else wanted
+    with pytest.raises(BadArgument, match=rf"a.orc cannot be read: its column c0 is .*, and the source has {asked}"):
         read_files([file], Form("orc"), columns_of(f"c0 {wanted}"), "job")
     for asked, found in (("DOUBLE", 5.0), ("STRING", "5")):
         rows = read_files([file], Form("orc"), columns_of(f"c1 {asked}"), "job").table

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.markup import escape
 
-from appulse.errors import AppulseError, BadArgument, GrownFile, JobError
+from appulse.errors import AppulseError, BadArgument, GrownFile, JobError, reasons_listed
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -77,8 +77,7 @@ def _report(console: Console, message: str) -> None:
 
 def refused(reasons: Counter[str]) -> str:
     """How many rejects there are, and why."""
-    each = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
-    return f"{reasons.total():,} rejects{f' ({each})' if each else ''}"
+    return f"{reasons.total():,} rejects" + (f" ({reasons_listed(reasons)})" if reasons else "")
 
 
 @contextmanager

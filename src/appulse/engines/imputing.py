@@ -134,10 +134,8 @@ def filled_values(
     """The columns that `filled_table` adds; ``ordered`` says that rows are in canonical order."""
     model = incomplete_model(stream)
     rows, time, group = read_holes(table, stream)
-    fit = ~np.isinf(rows).any(axis=1) & (empty_rows | ~np.isnan(rows).all(axis=1))
-    if fill.in_order:
-        fit &= _identified(table, stream)
-    good = np.flatnonzero(fit)
+    fit = _fillable(rows, empty_rows=empty_rows)
+    good = np.flatnonzero(fit & _identified(table, stream) if fill.in_order else fit)
     given = rows[good], time[good], group[good]
     filled = fill.fill(*given) if ordered else filled_rows(fill, *given, _keys(table, stream, good))
     owner = np.repeat(np.arange(len(good)), np.diff(filled.first))
@@ -254,8 +252,7 @@ def _usable(
     if any(c not in table.schema.names for c in (*stream.value.columns, stream.time, *stream.partitions)):
         return None
     rows, time, group = read_holes(table, stream)
-    fit = ~np.isinf(rows).any(axis=1) & (empty_rows | ~np.isnan(rows).all(axis=1))
-    usable = np.flatnonzero(fit & _identified(table, stream))
+    usable = np.flatnonzero(_fillable(rows, empty_rows=empty_rows) & _identified(table, stream))
     order = canonical_places(_keys(table, stream, usable), time[usable], group[usable], rows[usable])
     usable = usable[order]
     usable = usable[np.argsort(time[usable], kind="stable")]
@@ -295,6 +292,12 @@ def _beside(
 def _keys(table: pa.Table, stream: Stream, rows: NDArray[np.int64]) -> pa.ChunkedArray | None:
     """The keys of some rows; None where the table has none."""
     return table[stream.key].take(pa.array(rows)) if stream.key in table.schema.names else None
+
+
+def _fillable(rows: NDArray[np.float64], *, empty_rows: bool) -> NDArray[np.bool_]:
+    """Which rows hold only finite numbers, and some of them unless ``empty_rows`` are to be filled."""
+    some = np.ones(len(rows), bool) if empty_rows else ~np.isnan(rows).all(axis=1)
+    return np.logical_and(some, ~np.isinf(rows).any(axis=1))
 
 
 def _identified(table: pa.Table, stream: Stream) -> NDArray[np.bool_]:

@@ -48,7 +48,7 @@ def _how_to_read(frame: Any) -> str:
     if isinstance(frame, str | PathLike):
         return " Read the file first, as with polars.scan_parquet(path)."
     if isinstance(frame, Iterator | list):
-        return " Of batches of Arrow make a table: pyarrow.Table.from_batches(list(batches))."
+        return " Make a table: of Arrow's batches by pyarrow.Table.from_batches, of dicts by pyarrow.Table.from_pylist."
     return ""
 
 

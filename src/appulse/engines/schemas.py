@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ from appulse.model.columns import decoded_type, is_text
 from appulse.model.encoding import Encoding, check_columns
 from appulse.model.existence import Bursts
 from appulse.model.positions import check_positions
-from appulse.model.strings import Bytes, decode, label_parts
+from appulse.model.strings import Bytes, decode, label_parts, widest
 from appulse.model.times import is_number, is_time
 from appulse.model.uncertainty import Incomplete, dimensions, read_from
 from appulse.model.vectors import coordinates_of_type
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from appulse.model.strings import Labels
     from appulse.queries.condition import Condition
     from appulse.windows.definitions import Window
-
-_INTEGER = re.compile("^(int|uint(?!64))[0-9]+$")  # types whose equal values have equal canonical bytes
 
 
 def refuse_bursts(streams: Sequence[Stream], call: str) -> None:
@@ -231,9 +228,10 @@ def check_partitions(streams: Sequence[Stream], schemas: Sequence[pa.Schema], na
     for i in range(len(streams[0].partitions)):
         # Long texts and bytes, as Polars has them, are the same as short ones, and integers are in any width.
         kinds = {
-            f"{stream.partitions[i]!r} of {name!r}": str(column_type(schema, stream.partitions[i], name))
+            f"{stream.partitions[i]!r} of {name!r}": column_type(schema, stream.partitions[i], name)
             for name, stream, schema in zip(names, streams, schemas, strict=True)
         }
-        if len({_INTEGER.sub("int", kind.removeprefix("large_")) for kind in kinds.values()} - {"null"}) > 1:
+        plain = {widest(kind) if pa.types.is_integer(kind) else kind for kind in kinds.values()}
+        if len({str(kind).removeprefix("large_") for kind in plain} - {"null"}) > 1:
             listed = ", ".join(f"{column} is {kind}" for column, kind in kinds.items())
             raise BadArgument(f"partition_by has columns of different types: {listed}. Cast one of them.")
