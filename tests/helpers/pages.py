@@ -6,6 +6,8 @@ import json
 import re
 import shutil
 import subprocess
+import threading
+import time
 from base64 import b64encode
 from hashlib import sha256
 from html import unescape
@@ -16,6 +18,8 @@ import pytest
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from appulse.connect.page_server import Feed
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 VOID = {"meta", "input", "img", "br"}
@@ -90,11 +94,24 @@ def shown_by(address: str, profile: Path) -> str:
     browser = shutil.which("chromium") or pytest.skip("there is no chromium")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--virtual-time-budget=2000"]
     ran = subprocess.run(
-        [browser, *flags, "--dump-dom", address], capture_output=True, text=True, check=False, timeout=60
+        [browser, *flags, "--dump-dom", address], capture_output=True, text=True, check=False, timeout=180
     )
     if "<html" not in ran.stdout:
         pytest.skip("chromium does not start here")
     return ran.stdout
+
+
+def close_once_read(feed: Feed) -> None:
+    """Close a feed when a browser has begun to read it, however long that takes to start."""
+
+    def wait() -> None:
+        last = time.monotonic() + 60.0
+        while not feed.listeners and time.monotonic() < last:
+            time.sleep(0.05)
+        time.sleep(1.0)
+        feed.close()
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def with_script(text: str, noted: str) -> str:

@@ -28,7 +28,7 @@ from appulse.jobs.resident import Resident
 from appulse.report.live import MOST_EVENTS, Shown, outlines_of, place_columns
 from appulse.report.live_figures import boxes, clock_text, figures
 from appulse.report.live_page import live_page
-from tests.helpers.pages import HOSTILE, read, shown_by, titled, with_script
+from tests.helpers.pages import HOSTILE, close_once_read, read, shown_by, titled, with_script
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -245,7 +245,7 @@ def test_a_browser_shows_what_happens(tmp_path: Path) -> None:
     resident.on_step = board.watcher(0, resident)
     resident.run(drain=True)
     with PageServer(live_page("ships"), board.feed) as server:
-        threading.Timer(4.0, board.feed.close).start()
+        close_once_read(board.feed)
         page = shown_by(server.address, tmp_path / "profile")
     assert "&lt;b&gt;0&lt;/b&gt; enter the harbour · probability 1" in page
     assert "<b>21</b>rows" in page
@@ -274,7 +274,7 @@ def test_a_page_says_that_no_rows_have_come_yet(rows: bool, tmp_path: Path) -> N
         said.append(message | {"type": "step", "job": 0})
     feed = Feed(lambda: said)
     with PageServer(with_script(live_page("ships"), STATES), feed) as server:
-        threading.Timer(3.0, feed.close).start()
+        close_once_read(feed)
         page = shown_by(server.address, tmp_path)
     states = titled(page)
     assert states[0] == "Connected. No rows have been answered yet."

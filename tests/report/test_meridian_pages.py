@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from appulse.report.join_page import join_page
 from appulse.report.live import Shown
 from appulse.report.live_page import live_page
 from appulse.report.meridian import MapMiddle, longitude_middle, near
-from tests.helpers.pages import drawn, read, shown_by, titled, with_script
+from tests.helpers.pages import close_once_read, drawn, read, shown_by, titled, with_script
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,7 +153,7 @@ def test_a_browser_draws_tracks_over_the_meridian(tmp_path: Path) -> None:
         said.append(step_said | {"figures": []})
     feed = Feed(lambda: said)
     with PageServer(with_script(live_page("ships"), FOLLOWED), feed) as server:
-        threading.Timer(3.0, feed.close).start()
+        close_once_read(feed)
         lines = titled(shown_by(server.address, tmp_path))
     across = [np.array(line)[:, 1] for line in lines if len(line) == 4]
     assert len(across) == 3
