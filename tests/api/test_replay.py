@@ -91,12 +91,13 @@ def test_each_row_comes_once_when_it_is_due(given: list[float | None], speed: fl
 
 def test_the_clock_of_the_rows_is_kept_also_where_batches_are_taken_slowly() -> None:
     table = pa.table({"t": np.arange(0.0, 0.6, 0.01)})
-    begun, count = time.monotonic(), 0
+    begun, batches = time.monotonic(), []
     for batch in ap.replay(table, time="t", speed=1.0):
-        count += len(batch)
+        batches.append(len(batch))
         time.sleep(0.05)
-    assert count == 60
-    assert 0.59 <= time.monotonic() - begun < 1.5
+    assert time.monotonic() - begun >= 0.59
+    assert sum(batches) == 60
+    assert len(batches) < 20  # those that came due meanwhile are in one
 
 
 def test_what_cannot_be_replayed_is_refused(tmp_path: Path) -> None:

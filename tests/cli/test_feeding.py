@@ -90,7 +90,7 @@ def test_rows_come_when_they_are_due(tmp_path: Path) -> None:
     begun = time.monotonic()
     feeder.start(failed.append)
     while len(fed(feeder, "near")) < 40:
-        assert time.monotonic() < begun + 10
+        assert time.monotonic() < begun + 60
         time.sleep(0.02)
     assert time.monotonic() - begun > 0.8
     feeder.close()

@@ -130,7 +130,7 @@ def test_a_folder_is_followed_while_it_grows(tmp_path: Path) -> None:
         _until(lambda: len(steps) == 4)
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(60)
     assert [len(step.rows["near"]) for step in steps] == [20, 20, 20, 60]
     assert len(written(tmp_path / "out")) == sum(len(step.answers) for step in steps)
 
@@ -285,7 +285,7 @@ def test_a_warning_is_said_as_all_else_once_in_a_run(tmp_path: Path) -> None:
     assert "Warning" not in CliRunner().invoke(app, ["run", str(job.file), "--once"]).output  # of rows of the log
 
 
-def _until(holds: Any, seconds: float = 10.0) -> None:
+def _until(holds: Any, seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end

@@ -28,7 +28,7 @@ def test_the_caller_is_one_of_the_threads() -> None:
     met = threading.Barrier(3)
 
     def own(_: int) -> int:
-        met.wait(10.0)  # nobody goes on before three have come
+        met.wait(60.0)  # nobody goes on before three have come
         return threading.get_ident()
 
     idents = Workers(3).map(own, range(3))
@@ -55,7 +55,7 @@ def test_of_several_errors_the_first_part_has_its_way() -> None:
     met = threading.Barrier(2)
 
     def fails(part: int) -> None:
-        met.wait(10.0)
+        met.wait(60.0)
         raise KeyError(part)
 
     with pytest.raises(KeyError, match="0"):

@@ -252,11 +252,14 @@ def test_a_spool_that_is_full_leaves_messages_with_the_broker(tmp_path: Path) ->
         publisher = Publisher(server.port)
         publisher.send(rows(0, 200))
         publisher.settle()
+        until = time.monotonic() + 60
+        while not reader.end and time.monotonic() < until:
+            time.sleep(0.1)
         time.sleep(0.5)
         first = reader.end
         assert 0 < first < 200
         at, count = 0, 0
-        until = time.monotonic() + 15
+        until = time.monotonic() + 60
         while count < 200 and time.monotonic() < until:
             for end, table in reader.batches(at, wait=0.1):
                 at, count = end, count + len(table)
@@ -432,7 +435,7 @@ def test_a_job_in_process_lets_messages_go_that_are_written(tmp_path: Path, monk
         stop = Event()
         thread = Thread(target=job.run, args=(stop,))
         thread.start()
-        for first in range(0, 1_000, 100):
+        for first in range(0, 10_000, 100):
             time.sleep(0.4)
             sent(server.port, first, 100)
             if any(asked):
@@ -482,13 +485,13 @@ def test_messages_that_keep_coming_hold_up_neither_a_start_nor_an_end(
             job.on_step = lambda _: seen.set()
             running = Thread(target=job.run, args=(stop,))
             running.start()
-            assert seen.wait(5)
+            assert seen.wait(60)
             stop.set()
             running.join()
             monkeypatch.setattr("appulse.engines.mqtt.BACKLOG", 1.0)
             ending = Thread(target=resident(tmp_path, port=server.port).run, kwargs={"drain": True}, daemon=True)
             ending.start()
-            ending.join(10)
+            ending.join(60)
             assert not ending.is_alive()
             assert "still sends after 1 seconds" in caplog.text
         finally:

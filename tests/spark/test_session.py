@@ -168,7 +168,7 @@ def test_what_a_worker_prints_reaches_our_stderr(spark: SparkSession, capsys: py
         yield from frames
 
     spark.range(1).mapInArrow(loud, "id long").collect()
-    heard, end = "", time.monotonic() + 30  # it comes by way of the JVM
+    heard, end = "", time.monotonic() + 60  # it comes by way of the JVM
     while "heard from afar" not in heard and time.monotonic() < end:
         heard += capsys.readouterr().err
         time.sleep(0.01)
