@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
 
 import appulse as ap
+from appulse.engines.spark import inputs
 from appulse.engines.spark.given import _checked_by_spark, schema_of
 from appulse.engines.spark.inputs import runs
 
@@ -135,3 +137,17 @@ def test_rows_of_one_value_come_together(parts: list[list[int]]) -> None:
     expected = [[row["n"] for row in group] for _, group in groupby(rows, key=lambda row: row["tile"])]
     assert [table["n"].to_pylist() for table in runs(batches, "tile")] == expected
     assert np.all([len(set(table["tile"].to_pylist())) == 1 for table in runs(batches, "tile")])
+
+
+@given(st.lists(st.integers(0, 9)))
+def test_blocks_travel_in_order_and_large_ones_alone(sizes: list[int]) -> None:
+    blocks = [(i, bytes([i]) * size, -i) for i, size in enumerate(sizes)]
+    with patch.object(inputs, "_LARGE", 5):
+        batches = list(inputs.block_batches(iter(blocks)))
+    for batch in batches:
+        batch.validate(full=True)
+        assert len(batch) == 1 or max(len(block) for block in batch["block"].to_pylist()) < 5
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [(row["tile"], row["block"]) for row in rows] == [(key, block) for key, block, _ in blocks]
+    times = [time for batch in batches for time in batch["ts"].cast(pa.int64()).to_pylist()]
+    assert times == [newest for *_, newest in blocks]

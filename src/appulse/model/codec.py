@@ -74,12 +74,16 @@ def pack_columns(
     kinds = [f"{name}:{writer.put(column)}" for name, column in columns.items() if column is not None]
     layout = "\n".join([word, " ".join(kinds), " ".join(writer.types)]).encode()
     integers = [*writer.integers, *writer.lengths]
-    parts = [layout.ljust(_padded(len(layout)), b"\0"), struct.pack(f"<{len(integers)}q", *integers)]
+    parts: list[bytes | memoryview] = [
+        layout.ljust(_padded(len(layout)), b"\0"),
+        struct.pack(f"<{len(integers)}q", *integers),
+    ]
     for raw in writer.raws:
         parts += [raw, _PADDING[len(raw) % 8]]
-    sizes = struct.pack("<HHHH", _VERSION, len(layout), len(numbers), len(integers))
-    body = b"".join([sizes, *parts])
-    return struct.pack("<4sI", MAGIC, zlib.crc32(body)) + body
+    checksum, sizes = 0, struct.pack("<HHHH", _VERSION, len(layout), len(numbers), len(integers))
+    for part in (sizes, *parts):
+        checksum = zlib.crc32(part, checksum)
+    return b"".join([struct.pack("<4sI", MAGIC, checksum), sizes, *parts])  # the one copy of what may be large
 
 
 def unpack_columns(
@@ -140,7 +144,7 @@ class _Writer:
         self.integers = integers
         self.types: list[str] = []  # of the arrays, with what follows: their lengths, and their bytes
         self.lengths: list[int] = []
-        self.raws: list[bytes] = []
+        self.raws: list[bytes | memoryview] = []
         self._compression = compression
         self._offsets = b""  # of the last ragged column
 
@@ -169,7 +173,7 @@ class _Writer:
 
     def _put_array(self, array: NDArray[Any]) -> str:
         """As it is (a), or its first row and the number of rows if all rows are the same (c)."""
-        n, raw = len(array), array.tobytes()
+        n, raw = len(array), _bytes_of(array)
         if n > 1 and _repeats(raw, len(raw) // n):
             self.integers.append(n)
             self._add(_type_of(array), 1, raw[: len(raw) // n])
@@ -190,10 +194,10 @@ class _Writer:
             self._add("<i8", n + 1, raw)
             how = "o"
         self._offsets = raw
-        self._add(_type_of(ragged.values), len(ragged.values), ragged.values.tobytes())
+        self._add(_type_of(ragged.values), len(ragged.values), _bytes_of(ragged.values))
         return how
 
-    def _add(self, kind: str, n: int, raw: bytes) -> None:
+    def _add(self, kind: str, n: int, raw: bytes | memoryview) -> None:
         self.types.append(kind)
         self.lengths.append(n)
         self.raws.append(raw)
@@ -237,9 +241,14 @@ class _Reader:
         return self._offsets, next(self._arrays)
 
 
-def _repeats(raw: bytes, width: int) -> bool:
+def _bytes_of(array: NDArray[Any]) -> memoryview:
+    """A view of the bytes of an array, row by row."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _repeats(raw: bytes | memoryview, width: int) -> bool:
     """Whether bytes are one row of a width, again and again."""
-    return raw[:width] == raw[-width:] and raw[width:] == raw[:-width] if width else False
+    return bool(width) and raw[:width] == raw[-width:] and bytes(raw[width:]) == bytes(raw[:-width])
 
 
 def _type_of(array: NDArray[Any]) -> str:

@@ -27,6 +27,7 @@ MARKS = T.StructType([T.StructField("tile", T.IntegerType()), T.StructField("blo
 BLOCKS = T.StructType([*MARKS, T.StructField("ts", T.TimestampType())])
 # Rows wait for their task's other rows, so that a tile gets few blocks; not for more than this.
 _FLUSH_BYTES = 256 << 20
+_LARGE = 1 << 20  # bytes of a block that is not worth a copy
 _NOW = "appulse batch time"
 
 
@@ -138,12 +139,30 @@ def union(parts: list[DataFrame]) -> DataFrame:
     return reduce(DataFrame.union, parts)
 
 
+def block_batches(blocks: Iterable[tuple[int, bytes, int]]) -> Iterator[pa.RecordBatch]:
+    """Blocks by key, with the newest time in each, as they come: a large one alone, small ones together."""
+    waiting: list[tuple[int, bytes, int]] = []
+    for one in blocks:
+        if waiting and max(len(one[1]), len(waiting[-1][1])) >= _LARGE:
+            yield block_batch(*map(list, zip(*waiting, strict=True)))
+            waiting = []
+        waiting.append(one)
+    if waiting:
+        yield block_batch(*map(list, zip(*waiting, strict=True)))
+
+
 def block_batch(keys: list[int], blocks: list[bytes], newest: list[int]) -> pa.RecordBatch:
     """Blocks on their way to keys, with the newest time in each."""
     times = pa.array(newest, pa.int64()).view(pa.timestamp("us", "UTC"))
-    return pa.record_batch(
-        [pa.array(keys, pa.int32()), pa.array(blocks, pa.binary()), times], names=["tile", "block", "ts"]
-    )
+    return pa.record_batch([pa.array(keys, pa.int32()), _binaries(blocks), times], names=["tile", "block", "ts"])
+
+
+def _binaries(blocks: list[bytes]) -> pa.Array:
+    """Blocks as a column; one alone is not copied, for it may be large."""
+    if len(blocks) != 1:
+        return pa.array(blocks, pa.binary())
+    ends = np.array([0, len(blocks[0])], np.int32)
+    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(ends), pa.py_buffer(blocks[0])])
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

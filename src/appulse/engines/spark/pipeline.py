@@ -27,6 +27,7 @@ from appulse.engines.spark.inputs import (
     MARKS,
     batch_time,
     block_batch,
+    block_batches,
     gathered,
     hash_text,
     known,
@@ -295,8 +296,7 @@ def blocks_of_task(
         figures = call.figures(stream)
         if figures:
             yield block_batch([routing.keys[0]], [metrics_blob(**figures)], [min(newest, int(rows.time.min()))])
-        if blocks := list(routing.blocks(stream, rows)):
-            yield block_batch(*map(list, zip(*blocks, strict=True)))
+        yield from block_batches(routing.blocks(stream, rows))
 
 
 def _sender(stage: Stage) -> Callable[[pa.Table], pa.Table]:
