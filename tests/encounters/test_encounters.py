@@ -127,7 +127,8 @@ def _plus(mean: Sequence[float], error: Sequence[float]) -> list[float]:
 def _in_order(rows: Sequence[naive.Reading]) -> list[naive.Reading]:
     """Canonical: by time, key, value."""
     spread = [
-        (row.time, row.key.encode(), row.mean, row.sigma or 0.0, row.covariance, row.errors, row.margin) for row in rows
+        (row.time, row.key.encode(), row.mean, row.sigma or 0.0, row.covariance, row.margin, row.velocity, row.errors)
+        for row in rows
     ]
     return [rows[i] for i in sorted(range(len(rows)), key=spread.__getitem__)]
 
@@ -329,6 +330,16 @@ def test_a_played_spark_answers_as_in_process(
             found += spark.batch({n: case.table([row for s, row in push if s == i]) for i, n in enumerate(names)})[0]
         found += spark.end()[0]
     assert _rows(found) == _rows([expected])
+
+
+def test_of_readings_that_differ_in_velocity_alone_the_same_one_stays_in_any_order() -> None:
+    rows = {"key": ["a", "a", "b", "b"], "time": [0, 0, 5, 20], "x": [0.0, 0.0, 10.0, 10.0], "v": [2.0, -2.0, 0.0, 0.0]}
+    motion = ap.Velocity("v", horizon=10)
+    found = []
+    for order in ([0, 1, 2, 3], [1, 0, 3, 2]):
+        stream = ap.Stream(pa.table(rows).take(order), key="key", time="time", value=ap.Exact("x"), motion=motion)
+        found.append(ap.encounters(stream, epsilon=3.0, probability=1.0).num_rows)
+    assert found[0] == found[1]
 
 
 def test_things_that_never_end_are_held_in_little_room() -> None:

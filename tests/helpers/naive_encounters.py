@@ -124,7 +124,17 @@ def joined(
     for i, readings in enumerate(streams):
         first: dict[tuple[str, str, float], Reading] = {}
         for reading in sorted(
-            readings, key=lambda r: (r.time, r.key.encode(), r.mean, r.sigma or 0.0, r.covariance, r.errors, r.margin)
+            readings,
+            key=lambda r: (
+                r.time,
+                r.key.encode(),
+                r.mean,
+                r.sigma or 0.0,
+                r.covariance,
+                r.margin,
+                r.velocity,
+                r.errors,
+            ),
         ):
             first.setdefault((reading.group, reading.key, reading.time), reading)
         sides.append(

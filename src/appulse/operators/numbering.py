@@ -562,6 +562,7 @@ def canonical_order(objects: Objects) -> NDArray[np.int64]:
     order = np.argsort(time, kind="stable")
     columns = [objects.centre, objects.spread, objects.mass[:, None]]
     columns += [extra[:, None] for extra in (objects.measure, objects.margin) if extra is not None]
+    columns += [] if objects.velocity is None else [objects.velocity]
     if objects.differ is not None:
         ranks = np.argsort(np.argsort(np.array([*objects.differ.values, b""], object), kind="stable"))
         columns.append(ranks[objects.differ.codes][:, None].astype(np.float64))
