@@ -25,6 +25,7 @@ from appulse.engines import frozen
 from appulse.engines import saving as states
 from appulse.jobs import saver as saving
 from appulse.jobs.resident import Resident
+from appulse.operators.output import Output
 from tests.cli.test_resident import SINKS, rows, written
 
 SOURCE = """\
@@ -73,6 +74,7 @@ reach = 3.0
 locations = { format = "parquet", path = "places.parquet" }
 """
 JOIN = '[similarity_join]\nepsilon = 2.0\nprobability = 0.5\nwindow = "3 seconds"\n'
+FEW = '[outliers]\nepsilon = 3.0\nfewer_than = 2\nprobability = 0.5\nwindow = "3 seconds"\n'
 OPERATORS = {
     "join": (JOIN, 2, ""),
     "left join": (JOIN + 'how = "left"\n', 2, ""),
@@ -82,7 +84,7 @@ OPERATORS = {
     "assign": ('[assign]\nepsilon = 3.0\nprobability = 0.1\nwindow = { tumbling = "5 seconds" }\n', 2, ""),
     "queries": ('[match_queries]\nprobability = 0.5\nconditions = { east = "x > 5" }\n', 1, ""),
     "fences": ("[fence_events.regions]\nbox = 'POLYGON((2 2, 8 2, 8 8, 2 8, 2 2))'\n", 1, ""),
-    "outliers": ('[outliers]\nepsilon = 3.0\nfewer_than = 2\nprobability = 0.5\nwindow = "3 seconds"\n', 1, ""),
+    "outliers": (FEW, 1, ""),
     "windows": (
         '[match_queries]\nprobability = 0.5\nconditions = { up = "near.x <= far.x WITHIN 1 SECONDS" }\n',
         2,
@@ -91,6 +93,9 @@ OPERATORS = {
     "encounters": ("[encounters]\nepsilon = 1.0\nprobability = 0.5\n", 1, MOTION),
     "count windows": (JOIN.replace(TIME, "{ count = 5 }"), 2, ""),
     "left join of count windows": (JOIN.replace(TIME, "{ count = 5 }") + 'how = "left"\n', 2, ""),
+    "nearest under count windows": ("[nearest]\nepsilon = 3.0\nwindow = { count = 5 }\n", 2, ""),
+    "nearest with withdrawals": ('[nearest]\nepsilon = 3.0\nwindow = "3 seconds"\n', 2, 'change = "op"'),
+    "outliers with withdrawals": (FEW, 1, 'change = "op"'),
     "uncertain windows": (
         JOIN.replace(TIME, "{ uncertain_count = 4, confidence = 0.9 }"),
         2,
@@ -346,10 +351,13 @@ def test_a_state_that_was_changed_runs_nothing(node: list[Any]) -> None:
 
 
 def test_what_has_no_place_in_a_state_is_refused() -> None:
-    bucket = _bucket()
-    bucket.strange = io.BytesIO()
-    with pytest.raises(ap.StateError, match=r"io\.BytesIO has no place in a checkpoint"):
-        frozen.freeze(bucket)
+    def nested() -> None: ...
+
+    bucket, nested.__module__ = _bucket(), Output.__module__
+    for strange, name in ((io.BytesIO(), r"io\.BytesIO"), (nested, r"builtins\.function")):
+        bucket.strange = strange
+        with pytest.raises(ap.StateError, match=f"{name} has no place in a checkpoint"):
+            frozen.freeze(bucket)
 
 
 def test_a_process_that_is_killed_goes_on(tmp_path: Path) -> None:

@@ -137,9 +137,9 @@ class _Writer:
         kind = type(value)
         if isinstance(value, MethodType):
             return ["method", self.value(value.__self__), value.__name__]
-        if isinstance(value, FunctionType) and value.__module__.startswith(_OPERATORS):
+        if isinstance(value, FunctionType) and value.__module__.startswith(_OPERATORS) and _is_named(value):
             return ["function", value.__module__, value.__qualname__]
-        if not kind.__module__.startswith(_OWN) or "." in kind.__qualname__:
+        if not kind.__module__.startswith(_OWN) or not _is_named(kind):
             raise StateError(f"{kind.__module__}.{kind.__qualname__} has no place in a checkpoint. Run without one.")
         name = [kind.__module__, kind.__qualname__]
         if isinstance(value, Output):  # has a lock
@@ -242,6 +242,11 @@ class _Reader:
 
     def _read_named(self, module: str, kind: str, values: list[Any]) -> Any:
         return tuple.__new__(_class(module, kind), map(self.value, values))
+
+
+def _is_named(value: FunctionType | type) -> bool:
+    """Whether it is found by its name in its module."""
+    return "." not in value.__qualname__
 
 
 def _class(module: str, name: str) -> Any:

@@ -55,7 +55,7 @@ class HeldPairs(ABC):
 
     def __init__(self, plan: JoinPlan) -> None:
         self.plan = plan
-        self._held: HeldParts[Answers] = HeldParts(lambda pairs: _hashes(pairs.left_key, pairs.left_time))
+        self._held: HeldParts[Answers] = HeldParts(_left_hashes)
 
     @staticmethod
     def of(plan: JoinPlan) -> HeldPairs:
@@ -103,7 +103,7 @@ class HeldPairs(ABC):
         """Forget as many pairs as are withdrawn, of each kind: those that are alike are as good as each other."""
         if not len(withdrawn):
             return
-        taken = self._held.of(_hashes(withdrawn.left_key, withdrawn.left_time))
+        taken = self._held.of(_left_hashes(withdrawn))
         both = Answers.concat([withdrawn, *taken.rows])
         columns = _codes(both.left_key), both.left_time, _codes(both.right_key), both.right_time
         order = np.lexsort(columns)
@@ -189,6 +189,10 @@ class OutlierRows(HeldPairs):
 def _places(row: NDArray[np.int64]) -> NDArray[np.int64]:
     """The place of each of some sorted numbers among those that are equal."""
     return np.arange(len(row)) - np.searchsorted(row, row)
+
+
+def _left_hashes(pairs: Answers) -> NDArray[np.uint64]:
+    return _hashes(pairs.left_key, pairs.left_time)
 
 
 def _hashes(keys: Bytes, time: NDArray[np.int64]) -> NDArray[np.uint64]:
