@@ -221,6 +221,7 @@ def test_packed_columns_come_out_as_they_went_in(rows: list[tuple[str, str | Non
 @pytest.mark.parametrize("window", [WINDOWS[0], WINDOWS[4]], ids=["time", "uncertain"])
 def test_spark_brings_them_in_batch_and_streaming(spark: SparkSession, tmp_path: Path, window: Any) -> None:
     tables = [_table(1), _table(2)]
+    tables[1] = tables[1].set_column(tables[1].column_names.index("whole"), "whole", tables[1]["list"])
     settings = SETTINGS | {"window": window}
     expected = ap.similarity_join(_stream(tables[0]), _stream(tables[1], ["whole"]), **settings)
     folders = [files(tmp_path / str(i), table, 60) for i, table in enumerate(tables)]
@@ -238,10 +239,14 @@ def test_spark_brings_them_in_batch_and_streaming(spark: SparkSession, tmp_path:
 
 def test_spark_brings_them_with_queries(spark: SparkSession, tmp_path: Path) -> None:
     table = _table(1)
-    queries = pa.table({"query": ["low"], "condition": ["x < 0"]})
+    queries = pa.table({"query": ["low"], "condition": ["x < 0"], "select": ["at"]})
     expected = ap.match_queries(_stream(table), queries, probability=0.3)
     folder = files(tmp_path / "in", table, 60)
-    found = ap.match_queries(_stream(spark.read.parquet(str(folder))), queries, probability=0.3).toArrow()
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")  # in which Spark hands times to Python
+    try:
+        found = ap.match_queries(_stream(spark.read.parquet(str(folder))), queries, probability=0.3).toArrow()
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
     assert _rows(found) == _rows(expected)
     answers = drained_answers(
         ap.match_queries(_stream(read_stream(spark, folder)), queries, probability=0.3), tmp_path / "out"

@@ -247,12 +247,25 @@ def test_rejects_of_both_calls_are_told() -> None:
     found = ap.match_queries(*streams("queries", {"a": frame}, change="op"), QUERIES, probability=0.5)
     told = [(row["key"], row["reason"]) for row in ap.rejects(found).to_pylist()]
     assert told == [(None, "null key"), (7, "no such row"), (2, "non-finite value")]
+    assert ap.rejects(found)["values"][0].as_py() == '{"x": 2.0, "y": 2.0}'
     call = queried(*streams("queries", change="op"))
     assert not len(call.push(frame))
     assert [row["key"] for row in call.drain().to_pylist()] == [1]
     assert [(row["key"], row["reason"]) for row in call.rejects().to_pylist()] == told
     assert len(call.take_rejects()) == 3  # type: ignore[arg-type]
     assert not len(call.rejects())
+
+
+def test_rejects_have_keys_as_the_call_has_them() -> None:
+    """Of streams whose keys differ in type: those in front of the call, too."""
+    keys = pa.array([{"a": 1}, {"a": 2}], pa.struct([("a", pa.int64())]))
+    rows = pa.table({"k": keys, "t": [1, None], "x": [0.0, 0.0], "op": ["add", "add"]})
+    others = pa.table({"k": pa.array([b"\xff", b"abc"]), "t": [1, 1], "x": [0.0, 0.0]})
+    left = ap.Stream(rows, key="k", time="t", value="x", change="op")
+    found = ap.nearest(left, ap.Stream(others, key="k", time="t", value="x"), 2, epsilon=1, window=5)
+    assert found["left_key"].unique().to_pylist() == ['{"a": 1}']
+    assert sorted(found["right_key"].to_pylist()) == ['"/w=="', "abc"]  # whatever bytes there are beside
+    assert ap.rejects(found).select(["key", "reason"]).to_pylist() == [{"key": '{"a": 2}', "reason": "null time"}]
 
 
 @pytest.mark.parametrize("lost", [["x"], ["x", "y"], ["op"]])
@@ -287,11 +300,13 @@ def test_spark_leaves_the_rows_that_are_not_withdrawn(spark: SparkSession, tmp_p
     frame = pa.concat_tables([table([*rows[:12], bad], "add"), table(gone, "remove"), table(rows[12:], "add")])
     stand = table([row for row in rows if row not in (rows[4], rows[9])], "add")
     told = [(7, "no such row"), (9, "non-finite value")]
-    expected = CALLS["left"][0](*streams("left", dict.fromkeys("ab", stand)))
-    batch = {"a": spark.createDataFrame(frame.to_pandas()), "b": spark.createDataFrame(stand.to_pandas())}
+    named = stand.set_column(0, "k", pc.binary_join_element_wise("k", stand["k"].cast("string"), ""))
+    expected = CALLS["left"][0](*streams("left", {"a": stand, "b": named}))
+    batch = {"a": spark.createDataFrame(frame.to_pandas()), "b": spark.createDataFrame(named.to_pandas())}
     found = CALLS["left"][0](*corrected("left", batch))
     assert rows_of(found.toArrow()) == rows_of(expected)
-    assert sorted((row["key"], row["reason"]) for row in ap.rejects(found).toArrow().to_pylist()) == told
+    rejects = [(row["key"], row["reason"]) for row in ap.rejects(found).toArrow().to_pylist()]
+    assert sorted(rejects) == [(str(key), reason) for key, reason in told]  # as text, as the keys of the call are
     (signed,) = corrected("queries", {"a": batch["a"]})
     changes = ap.match_queries(signed, QUERIES, probability=0.5, emit="changes").toArrow()
     assert changes["change"].unique().to_pylist() == [1]

@@ -278,6 +278,19 @@ def test_errors_of_attributes_are_on_spark_as_in_process(spark: SparkSession, tm
         assert same(samples([there.toArrow()]), samples([here]))
 
 
+def test_rows_that_fill_no_others_are_rejects_of_the_next_call(spark: SparkSession) -> None:
+    """What has no partition does not get to the call on Spark, and is not lost."""
+    found = table(cases()[:9])
+    found = found.set_column(1, "room", pa.array([None, *found["room"].to_pylist()[1:]], pa.string()))
+    here, there = (
+        ap.self_join(ap.impute(stream(one), ap.LastValueImputer()), **CLOSE)
+        for one in (found, spark.createDataFrame(found))
+    )
+    rejects, others = (one.drop_columns("values") for one in (ap.rejects(here), ap.rejects(there).toArrow()))
+    assert "null partition" in rejects["reason"].to_pylist()
+    assert pairs_of(others) == pairs_of(rejects)
+
+
 def test_an_unbounded_wait_has_no_call_behind_it_in_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     folder = files(tmp_path / "in", table(cases()), 200)
     left = stream(read_stream(spark, folder))

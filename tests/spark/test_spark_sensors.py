@@ -27,7 +27,7 @@ def _table() -> pa.Table:
     value[[5, 300]] = np.nan
     columns: dict[str, Any] = {"mote": [f"m{i}" for i in rng.integers(0, 12, N)]}
     columns |= {"ts": ((np.arange(N) // 6 + 1000) * 1_000_000), "temperature": value}
-    columns |= {"room": [("a", "b")[i] for i in rng.integers(0, 2, N)], "n": range(N)}
+    columns |= {"room": [("a", "b")[i] for i in rng.integers(0, 2, N)], "n": [[i] for i in range(N)]}
     table = pa.table(columns)
     return table.set_column(1, "ts", table["ts"].cast(pa.timestamp("us", "UTC")))
 

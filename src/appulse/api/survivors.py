@@ -100,6 +100,7 @@ def _on_spark(
     from appulse.engines.spark.imputing import filled_around_frame
     from appulse.engines.spark.results import remember as remember_frame
     from appulse.engines.spark.results import result_of
+    from appulse.engines.spark.tagged import rejects_like
 
     left, before = [], []
     for stream in given:
@@ -131,5 +132,6 @@ def _on_spark(
         return found
     rejects = behind.bad_rows
     for result in before:
-        rejects = rejects if result.bad_rows is None else rejects.unionByName(result.bad_rows)
+        if result.bad_rows is not None:
+            rejects = rejects.unionByName(rejects_like(result.bad_rows, result.rejects, behind.rejects))
     return remember_frame(replace(behind, bad_rows=rejects))

@@ -136,6 +136,11 @@ class Call(Generic[R]):
         return False
 
     @property
+    def rejects_for_next(self) -> bool:
+        """Whether its rejects are told by the call that takes its answers."""
+        return False
+
+    @property
     def lag(self) -> int | None:
         """How far (microseconds) an answer's times may be behind those of rows to come; None: any time."""
         return 0

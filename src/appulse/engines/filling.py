@@ -119,6 +119,11 @@ class FillingCall(SurvivingCall):
         return bool(self.encoding.partition_by)
 
     @property
+    def rejects_for_next(self) -> bool:
+        """Those of `impute`, which returns a stream and no answers."""
+        return self.added != PREFILLED
+
+    @property
     def lag(self) -> int | None:
         """How long a row waits at most."""
         return self.fill.wait

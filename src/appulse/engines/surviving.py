@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from appulse.engines.carrying import carried_by, carried_of
 from appulse.engines.meaning import of_call, of_stream, of_types
@@ -49,7 +48,6 @@ _VALUES = "appulse values"
 #: A column behind the user's: whether a row comes or is withdrawn.
 SIGN = "change"
 _NUMBER = "appulse place"
-_SHOWN = f'"{_VALUES}": [^,}}]*(, )?'
 
 
 @dataclass(frozen=True)
@@ -87,9 +85,7 @@ class SurvivingCall(ThingsCall):
     def encode(self, stream: int, table: pa.Table) -> tuple[Objects, pa.Table]:
         """The rows that have a key and a time, and the others as rejects."""
         numbers = pa.array(_numbers(table, self.values), mask=self._bare(table))
-        rows, bad = super().encode(stream, table.append_column(_VALUES, numbers))
-        shown = pc.replace_substring_regex(bad["values"], pattern=_SHOWN, replacement="")
-        return rows, bad.set_column(bad.schema.get_field_index("values"), "values", shown)
+        return super().encode(stream, table.append_column(_VALUES, numbers))
 
     def _bare(self, table: pa.Table) -> NDArray[np.bool_]:
         """Rows that withdraw others and lack a value; of attributes that may be missing, all."""
@@ -141,14 +137,16 @@ def resolve_surviving(
     own = replace(stream, value=Exact(_VALUES), existence=None, where=(), carry=columns, motion=None, margin=0.0)
     value = Exact(*stream.value.columns) if isinstance(stream.value, Incomplete) else stream.value
     read = replace(own, value=value, existence=stream.existence, where=stream.where, change=None, carry=())
+    behind = encoding_of(read, schema, bursts=True, margins=True)
     apart = (stream.key, stream.time, stream.change, *stream.partitions)
     return SurvivingCall(
         replace(
             encoding_of(own, schema.append(pa.field(_VALUES, pa.float64()))),
             carry=carried_of(own, schema, stream.name or "stream"),
+            shown=behind,
         ),
         tuple(name for name in stream.columns() if name not in apart),
-        encoding_of(read, schema, bursts=True, margins=True),
+        behind,
         signed,
         isinstance(stream.value, Incomplete),
         arrival=stream.order == "arrival",

@@ -7,7 +7,7 @@ from base64 import b64encode
 from functools import lru_cache
 from json.encoder import encode_basestring
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -299,9 +299,39 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
+def keys_as(keys: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Keys in another type; each for itself, so that its text does not depend on the rows beside it."""
+    if keys.type == kind:
+        return keys
+    if not pa.types.is_string(kind):
+        return keys.cast(kind)
+    try:
+        return keys.cast(kind)
+    except pa.ArrowNotImplementedError:
+        return pa.array([None if key is None else as_text(key) for key in keys.to_pylist()], kind)
+    except pa.ArrowInvalid:  # bytes, not all of which are text
+        return pa.array([_own_text(key) for key in keys], kind)
+
+
+def _own_text(key: pa.Scalar) -> str | None:
+    try:
+        return cast("str | None", key.cast(pa.string()).as_py())
+    except pa.ArrowInvalid:
+        return as_text(key.as_py())
+
+
 def concat_rejects(parts: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
     """Reject tables one after the other, all in ``schema``."""
-    return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
+    return pa.concat_tables([schema.empty_table(), *(rejects_as(part, schema) for part in parts)])
+
+
+def rejects_as(rejects: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rejects with keys and times in the types of a schema."""
+    if rejects.schema == schema:
+        return rejects
+    at = schema.get_field_index("key")
+    keys = keys_as(chunk(rejects["key"]), schema.field(at).type)
+    return rejects.set_column(at, schema.field(at), keys).cast(schema)
 
 
 def check_partition(table: pa.Table, column: str, defects: Defects) -> None:

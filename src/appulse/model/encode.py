@@ -19,9 +19,9 @@ from appulse.model.columns import chunk, floats, held, is_numeric, lengths, null
 from appulse.model.covariance import checked_deviations, checked_spread, moved, widest
 from appulse.model.defects import (
     Defects,
-    as_text,
     check_decoded,
     check_partition,
+    keys_as,
     read_columns,
     reject_schema,
     shown_values,
@@ -495,7 +495,7 @@ def rejects_of(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Tabl
     if not defects.found:
         return encoding.no_rejects
     rows, reasons, details = defects.columns()
-    judged = replace(encoding, carry=()).columns()
+    judged = replace(encoding.shown or encoding, change=encoding.change, carry=()).columns()
     values = [c for c in judged if c not in (encoding.key, encoding.time, *PREFILLED)]
     return pa.table(
         {
@@ -513,14 +513,10 @@ def rejects_of(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Tabl
 def keys_of(table: pa.Table, encoding: Encoding) -> pa.Array:
     """The keys in the type of the call's keys."""
     key, kind = chunk(table[encoding.key]), encoding.key_type
-    if key.type == kind:
-        return key
     try:
-        return key.cast(kind)
+        return keys_as(key, kind)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
-        if not pa.types.is_string(kind):
-            raise BadArgument(
-                f"Keys of stream {encoding.name!r} are {key.type} and do not fit {kind}, the call's type of keys: "
-                f"{error}. Cast them before the call."
-            ) from None
-    return pa.array([None if value is None else as_text(value) for value in key.to_pylist()], kind)
+        raise BadArgument(
+            f"Keys of stream {encoding.name!r} are {key.type} and do not fit {kind}, the call's type of keys: "
+            f"{error}. Cast them before the call."
+        ) from None

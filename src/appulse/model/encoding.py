@@ -104,6 +104,7 @@ class Encoding:
     units: tuple[float, ...] | None = None  # by which each dimension is divided
     correlation: float = 0.0  # of the existence of consecutive rows
     directions: bool = False  # whether rows are scaled to length 1
+    shown: Encoding | None = None  # whose columns rejects show, where it has them of other columns than these
 
     @cached_property
     def bare(self) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
+from pyspark.sql import types as T  # noqa: N812
 
 from appulse.engines.arriving import FEWEST_ROWS
 from appulse.engines.measured import LEVELS, METRICS, count_read, report
@@ -19,7 +20,7 @@ from appulse.engines.spark.failures import stoppable
 from appulse.engines.spark.lock import CheckpointLock
 from appulse.engines.spark.plans import observed_now
 from appulse.engines.spark.settings import on_connect
-from appulse.engines.spark.tagged import ANSWER, METRIC, REJECT, rejects_frame
+from appulse.engines.spark.tagged import ANSWER, METRIC, REJECT, reject_type, rejects_frame, rejects_like
 from appulse.errors import SessionError, StateLimit, warn_late, warn_swapped
 from appulse.model.times import shown_time
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import Column, SparkSession
-    from pyspark.sql import types as T  # noqa: N812
 
     from appulse.engines.spark.alerting import Alert
     from appulse.engines.spark.files import Folder
@@ -170,8 +170,11 @@ def _reject_columns(batch: DataFrame, tags: Sequence[str]) -> list[Column]:
 
 def _together(frames: Sequence[DataFrame]) -> DataFrame:
     """Rejects of several calls; keys and times as text where they differ in type."""
-    if len({frame.schema.simpleString() for frame in frames}) > 1:
-        frames = [frame.withColumns({name: F.col(name).cast("string") for name in ("key", "time")}) for frame in frames]
+    schemas = [frame.schema for frame in frames]
+    kinds = [{schema[name].dataType for schema in schemas} for name in ("key", "time")]
+    if any(len(own) > 1 for own in kinds):
+        wanted = reject_type(*(T.StringType() if len(own) > 1 else own.pop() for own in kinds))
+        frames = [rejects_like(frame, own, wanted) for frame, own in zip(frames, schemas, strict=True)]
     return reduce(DataFrame.union, frames)
 
 

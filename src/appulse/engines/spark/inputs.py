@@ -78,19 +78,37 @@ def map_in_arrow(
 ) -> DataFrame:
     """What a task makes of the rows of a frame, which finds the columns under their names, whatever these are.
 
-    `mapInArrow` has Spark read the names: a dot asks for a part of a column, a backtick quotes.
+    `mapInArrow` has Spark read the names: a dot asks for a part of a column, a backtick quotes. Timestamps come in the
+    zone of the session, which is not theirs.
     """
     names = frame.columns
     if not any(name == "*" or "." in name or "`" in name for name in names):
-        return frame.mapInArrow(task, schema)
+        return frame.mapInArrow(lambda batches: task(map(_in_utc, batches)), schema)
     plain = [f"column{i}" for i in range(len(names))]
     fields = [T.StructField(new, field.dataType) for new, field in zip(plain, frame.schema, strict=True)]
     rows = frame.select(*[quoted(old).alias(new) for old, new in zip(names, plain, strict=True)])
 
     def named_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task(batch.rename_columns(names) for batch in batches)
+        return task(_in_utc(batch).rename_columns(names) for batch in batches)
 
     return known(rows, fields).mapInArrow(named_task, schema)
+
+
+def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
+    schema = pa.schema([field.with_type(_type_in_utc(field.type)) for field in batch.schema])
+    return batch if schema == batch.schema else batch.cast(schema)
+
+
+def _type_in_utc(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, "UTC")
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_type_in_utc(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_type_in_utc(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(*(part.with_type(_type_in_utc(part.type)) for part in (kind.key_field, kind.item_field)))
+    return kind
 
 
 def batch_time(table: pa.Table) -> int | None:

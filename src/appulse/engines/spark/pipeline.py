@@ -39,12 +39,13 @@ from appulse.engines.spark.inputs import (
     with_idle_watermark,
 )
 from appulse.engines.spark.processor import StageProcessor
-from appulse.engines.spark.results import SparkResult
+from appulse.engines.spark.results import SparkResult, known_result
 from appulse.engines.spark.tagged import (
     METRIC,
     arrow_schema,
     in_schema,
     rejects_frame,
+    rejects_like,
     tagged_schema,
 )
 from appulse.model.changes import newest as newest_of
@@ -139,6 +140,8 @@ def built(operator: Operator, tiling: Tiling, control: str | None = None, name: 
         bad = bad.unionAll(_by_tile(blocks, refuse, operator.rejects))
     if bad is not None and first is not None:
         bad = bad.unionAll(rejects_frame(operator.sources.spark, first, operator.rejects))
+    if bad is not None:
+        bad = union([bad, *_rejects_before(operator)])
 
     name = name or metrics_name(next(_NUMBERS))
     if streaming and operator.judge is None and not operator.again:
@@ -171,6 +174,15 @@ def built(operator: Operator, tiling: Tiling, control: str | None = None, name: 
         stateless=operator.sources.stateless,
         stage_lag=operator.lag,
     )
+
+
+def _rejects_before(operator: Operator) -> Iterator[DataFrame]:
+    """Of batches: the rejects of the steps in front that leave theirs to this call, under the names of its streams."""
+    for frame, stream in zip(operator.sources.frames, operator.call.encodings, strict=True):
+        before = known_result(frame)
+        if before is not None and before.call.rejects_for_next and before.bad_rows is not None:
+            named = before.bad_rows.withColumn("stream", F.lit(stream.name))
+            yield rejects_like(named, before.rejects, operator.rejects)
 
 
 def _stream(operator: Operator, tiling: Tiling, control: str | None) -> DataFrame:

@@ -14,6 +14,8 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from appulse.engines.measured import METRICS
 from appulse.engines.spark import blobs as kinds
 from appulse.engines.spark.blobs import read_table
+from appulse.engines.spark.inputs import map_in_arrow
+from appulse.model.defects import rejects_as
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,8 +40,11 @@ def result_schemas(
     """Spark's schemas of answers and rejects: keys and times in the types they came in."""
     key, time = common_types(call, streams, schemas)
     own = {f"{side}_key": key for side in _SIDES} | {f"{side}_time": time for side in _SIDES} | {"time": time}
-    for stream, given in reversed([*zip(streams, schemas, strict=True)]):
-        own |= {f"{side}_{name}": given[name].dataType for side in _SIDES for name in stream.carry}
+    rows = [*zip(streams, schemas, strict=True)]
+    for side, may_be in zip(_SIDES, (rows[:-1] or rows, rows[1:] or rows), strict=True):
+        for stream, given in reversed(may_be):
+            kinds = {f"{side}_{name}": given[name].dataType for name in stream.carry}
+            own |= {name: kind for name, kind in kinds.items() if kind != T.NullType()}
     return as_struct(call.answer_schema, own), reject_type(key, time)
 
 
@@ -159,6 +164,19 @@ def in_schema(table: pa.Table, arrow: pa.Schema) -> pa.Table:
     """The same rows, in the types that Spark takes them in."""
     columns = [column.cast(field.type) for column, field in zip(table.columns, arrow, strict=True)]
     return pa.Table.from_arrays(columns, schema=arrow)
+
+
+def rejects_like(frame: DataFrame, own: T.StructType, schema: T.StructType) -> DataFrame:
+    """Rejects of one call with keys and times as another has them; Spark writes the same values as other text."""
+    if own == schema:
+        return frame
+    arrow = arrow_schema(schema)
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from rejects_as(pa.Table.from_batches([batch]), arrow).to_batches()
+
+    return map_in_arrow(frame, task, schema)
 
 
 def rejects_frame(spark: SparkSession, rejects: pa.Table, schema: T.StructType) -> DataFrame:

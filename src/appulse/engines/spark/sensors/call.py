@@ -148,4 +148,9 @@ def _within(field: pa.Field, own: dict[str, T.DataType]) -> T.DataType:
     known = own.get(name)
     if known is None:
         return _plain(field.type, own)
-    return T.ArrayType(known) if pa.types.is_list(field.type) and not isinstance(known, T.ArrayType) else known
+    return T.ArrayType(known) if _depth(spark_type(field.type)) > _depth(known) else known
+
+
+def _depth(kind: T.DataType) -> int:
+    """How many lists are around a value."""
+    return 1 + _depth(kind.elementType) if isinstance(kind, T.ArrayType) else 0
