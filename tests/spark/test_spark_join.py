@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from contextlib import suppress
 from dataclasses import replace
@@ -35,8 +36,6 @@ many = settings(max_examples=80, deadline=None, suppress_health_check=list(Healt
 
 def save_batches(folder: Path, case: Case, cut: list[dict[int, list[int]]]) -> None:
     """One file per stream and micro-batch, empty ones too, so that Spark takes the batches as they were cut."""
-    import os
-
     shutil.rmtree(folder, ignore_errors=True)
     for s in range(len(case.tables)):
         (folder / str(s)).mkdir(parents=True)
@@ -160,6 +159,35 @@ def test_a_query_goes_on_with_other_tiles_and_partitions(spark: SparkSession, tm
     assert [version["since"] for version in versions[1:2]] == [5_900_001]
     plans = [(version["plan"]["tiles"], version["plan"]["slots"]) for version in versions]
     assert plans == [(2, 2), (2, 2), *[(3, 3)] * (most == 3), (1, most)]
+
+
+@pytest.mark.every_version
+@pytest.mark.parametrize("window", [ap.TimeWindow(5), ap.CountWindow(3)], ids=["time", "count"])
+def test_a_stream_that_falls_silent_holds_no_other_back(spark: SparkSession, tmp_path: Path, window: Any) -> None:
+    """One of two streams may: the other one has a watermark of its own."""
+
+    def table(*times: int) -> pa.Table:
+        return pa.table({"id": [f"r{t}" for t in times], "ts": pa.array(times, pa.int64()), "x": [0.0] * len(times)})
+
+    given = {"left": [table(10, 11), table(20, 60), table(15)], "right": [table(10), table(), table()]}
+    for name, parts in given.items():
+        for i, part in enumerate(parts):
+            path = tmp_path / name / f"{i}.parquet"
+            path.parent.mkdir(exist_ok=True)
+            pq.write_table(part, path)
+            os.utime(path, (1_700_000_000 + i, 1_700_000_000 + i))
+
+    def streams(frame: Any) -> list[ap.Stream]:
+        own = {"key": "id", "time": "ts", "value": "x"}
+        return [ap.Stream(frame("left"), **own), ap.Stream(frame("right"), **own, idle_after=5)]
+
+    settings: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "window": window}
+    result = ap.similarity_join(*streams(lambda name: read_stream(spark, tmp_path / name)), **settings)
+    answers, rejects = drained(result, tmp_path / "out")
+    join = ap.SimilarityJoin(*streams(lambda _: None), **settings)
+    pushed = [join.push(left=left, right=right) for left, right in zip(*given.values(), strict=True)]
+    assert rows_of([answers]) == rows_of([*pushed, join.drain()])
+    assert [row["key"] for row in rejects.to_pylist()] == ["r15"] == join.rejects()["key"].to_pylist()
 
 
 @pytest.mark.every_version

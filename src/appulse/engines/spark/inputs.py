@@ -126,16 +126,19 @@ def watermarks(call: Call[Any]) -> list[int | None]:
     ]
 
 
-def with_idle_watermark(call: Call[Any], parts: list[DataFrame]) -> DataFrame:
-    """All streams, with one more watermark for those that may fall silent.
+def with_idle_watermark(call: Call[Any], parts: list[DataFrame], others: list[DataFrame]) -> DataFrame:
+    """The streams that may fall silent, with one watermark: behind the newest row of all, ``others`` among them.
 
     One of them that is live is behind the newest row by its ``idle_after`` at most: a clock that never runs ahead.
+    Rows of the others are read once more for their times alone, since Spark allows no watermark above another.
     """
     lags = [late + idle for late, idle in zip(call.lateness, call.idle_after, strict=True) if idle is not None]
-    renamed = [
-        part.select("tile", "block", F.expr("timestamp_micros(unix_micros(ts))").alias("seen")) for part in parts
-    ]
-    return union(renamed).withWatermark("seen", f"{-(-max(lags) // 1000)} milliseconds")
+    seen, nothing = F.expr("timestamp_micros(unix_micros(ts))").alias("seen"), F.lit(None).cast("binary").alias("block")
+    blocks = [part.select("tile", "block", seen) for part in parts]
+    times = [part.select("tile", nothing, seen) for part in others]
+    clocked = union([*blocks, *times]).withWatermark("seen", f"{-(-max(lags) // 1000)} milliseconds")
+    # A condition of blocks alone would be moved below the watermark, which would not see those rows.
+    return clocked.where("block IS NOT NULL OR seen IS NULL") if times else clocked
 
 
 def marker(keys: Sequence[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -276,9 +276,10 @@ def _clocked(operator: Operator, parts: list[DataFrame]) -> list[DataFrame]:
     call, upstream = operator.call, operator.sources.upstream
     done = [part for part, results in zip(parts, upstream, strict=True) if results]
     own = [(part, delay) for part, delay, results in zip(parts, watermarks(call), upstream, strict=True) if not results]
-    fresh = [part if d is None else part.withWatermark("ts", f"{d} milliseconds") for part, d in own]
-    if any(delay is None for _, delay in own):
-        fresh = [with_idle_watermark(call, fresh)]
+    live = [(part, delay) for part, delay in own if delay is not None]
+    fresh = [part.withWatermark("ts", f"{delay} milliseconds") for part, delay in live]
+    if silent := [part for part, delay in own if delay is None]:
+        fresh.append(with_idle_watermark(call, silent, [part for part, _ in live]))
     return [*fresh, *done]
 
 
