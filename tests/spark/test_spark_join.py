@@ -178,7 +178,7 @@ def test_a_stream_that_falls_silent_holds_no_other_back(spark: SparkSession, tmp
             os.utime(path, (1_700_000_000 + i, 1_700_000_000 + i))
 
     def streams(frame: Any) -> list[ap.Stream]:
-        own = {"key": "id", "time": "ts", "value": "x"}
+        own: dict[str, Any] = {"key": "id", "time": "ts", "value": "x"}
         return [ap.Stream(frame("left"), **own), ap.Stream(frame("right"), **own, idle_after=5)]
 
     settings: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "window": window}
