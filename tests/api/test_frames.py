@@ -317,6 +317,8 @@ def test_frames_of_any_library_give_the_same_answers(kind: str) -> None:
         (Path("rows.parquet"), r"Read the file first"),
         (iter(()), r"pyarrow\.Table\.from_batches"),
         ({}, r"stream_batches\(\)\.$"),
+        (pd.DataFrame, r"frame is the class pandas\..*DataFrame\. Give a Spark DataFrame"),
+        (pa.Table, r"frame is the class pyarrow\.lib\.Table\."),
     ],
 )
 def test_the_error_says_how_what_is_no_frame_becomes_one(frame: Any, advice: str) -> None:

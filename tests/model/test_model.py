@@ -425,8 +425,9 @@ _WEIGHTS = pa.list_(pa.float64())
 BAD_ROWS: list[tuple[str, Any, dict[str, Any], dict[str, Any], str]] = [
     ("null key", ap.Exact("x"), {"id": pa.array([None], pa.int64()), "x": [0.0]}, {}, "'id' is null"),
     ("null time", ap.Exact("x"), {"ts": pa.array([None], pa.float64()), "x": [0.0]}, {}, "'ts' is null"),
-    ("non-finite value", ap.Exact("x"), {"ts": [NAN], "x": [0.0]}, {}, "not a finite time"),
-    ("non-finite value", ap.Exact("x"), {"ts": [1e300], "x": [0.0]}, {}, "in range"),
+    ("non-finite value", ap.Exact("x"), {"ts": [NAN], "x": [0.0]}, {}, "ts is nan, not a finite time"),
+    ("non-finite value", ap.Exact("x"), {"ts": [1e300], "x": [0.0]}, {}, "ts is 1e+300, not a finite time in range in"),
+    ("non-finite value", ap.Exact("x"), {"ts": [1_767_225_600_000_000_000], "x": [0.0]}, {}, "in range in unit='s'"),
     ("null partition", ap.Exact("x"), {"x": [0.0], "p": pa.nulls(1, pa.string())}, {"partition_by": ("p",)}, "'p'"),
     ("non-finite value", ap.Exact("x"), {"x": [NAN]}, {}, "x is nan"),
     ("non-finite value", ap.Exact("x", "y"), {"x": [0.0], "y": [-INF]}, {}, "y is -inf"),
@@ -465,6 +466,12 @@ def test_every_bad_row_is_rejected_with_its_reason(
     assert rejects[0]["stream"] == "s"
     values = json.loads(rejects[0]["values"])
     assert set(columns) - {"id", "ts"} <= set(values)
+
+
+def test_a_time_that_python_cannot_hold_is_in_the_detail() -> None:
+    table = pa.table({"id": [1], "ts": pa.array([9 << 40], pa.timestamp("s")), "x": [0.0]})
+    _, rejects = encode(table, _encoding(ap.Exact("x"), table))
+    assert rejects["detail"].to_pylist() == ["ts is 9895604649984 (timestamp[s]), not a finite time in range"]
 
 
 @pytest.mark.parametrize("odd", [[NAN, 0.0], [None, 0.0], [0.0], [0.0, 0.0, 0.0], None])

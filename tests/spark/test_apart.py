@@ -103,6 +103,9 @@ def test_options_that_would_be_passed_over_are_refused(
     hook = ("kafka", {"topic": "t", "key": "kind"})
     with pytest.raises(ap.BadArgument, match=r"alerts=\('kafka', .* names the column 'kind', which"):
         ap.start(result, ("noop", {}), alerts=[hook], checkpoint=f"{folder}/checkpoint")
+    for trigger in ({"every": "5 seconds"}, {"processingTime": "5 parsecs"}, {"availableNow": False}):
+        with pytest.raises(ap.BadArgument, match=r"start\(trigger=.*: Spark refuses it: .*\. Give a trigger of"):
+            ap.start(result, ("noop", {}), checkpoint=f"{folder}/checkpoint", trigger=trigger)
     assert not (folder / "checkpoint").exists()
     (folder / "a file").touch()
     with pytest.raises(ap.StorageError, match=r"Could not write the checkpoint .*/a file: .* exists\. .* the path"):

@@ -198,6 +198,9 @@ def test_columns_that_spark_takes_for_one_are_an_error(spark: SparkSession, tmp_
         holes = ap.Stream(frame, key="id", time="t", value=ap.Incomplete("note"))
         with pytest.raises(ap.BadArgument, match="Rename one of them where the frame is made"):
             ap.impute(holes, ap.MeanImputer(pa.table({"note": [4.0]})))
+        carried = ap.Stream(frame.withColumnRenamed("note", "KEY"), key="id", time="t", value="x", carry="KEY")
+        with pytest.raises(ap.BadArgument, match="would have the columns 'left_key' and 'left_KEY', and this session"):
+            ap.self_join(carried, epsilon=1, probability=1, window=5)
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
 

@@ -32,9 +32,10 @@ def as_table(frame: Any, what: str = "A stream's frame") -> pa.Table:
     """Any frame of this process as an Arrow table, in plain types; errors name ``what`` it is."""
     table = arrow_table(with_points(frame))
     if table is None:
-        kind = f"{type(frame).__module__}.{type(frame).__name__}"
+        kind = frame if isinstance(frame, type) else type(frame)
+        named = f"{'the class' if kind is frame else 'a'} {kind.__module__}.{kind.__name__}"
         raise BadArgument(
-            f"{what} is a {kind}. Give a Spark DataFrame, a pyarrow, pandas or Polars table, a DuckDB "
+            f"{what} is {named}. Give a Spark DataFrame, a pyarrow, pandas or Polars table, a DuckDB "
             "relation, or another object that exports an Arrow stream; a RecordBatchReader to stream_batches()."
             f"{_how_to_read(frame)}"
         )

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.arguments import shown
-from appulse.errors import BadArgument, nearest
+from appulse.errors import BadArgument, nearest, shown_scalar
 from appulse.model.room import room
 
 if TYPE_CHECKING:
@@ -113,7 +113,11 @@ def _numbers(array: pa.Array) -> NDArray[Any]:
 
 def held(table: pa.Table, name: str, rows: NDArray[np.int64]) -> list[str]:
     """What a column holds in some rows, as text: what is null is not nan."""
-    values = chunk(table[name]).take(pa.array(rows)).to_pylist()
+    there = chunk(table[name]).take(pa.array(rows))
+    try:
+        values = there.to_pylist()
+    except (OverflowError, ValueError):  # times that Python has no object for
+        values = [shown_scalar(value) for value in there]
     return ["null" if value is None else str(value) for value in values]
 
 
@@ -154,6 +158,8 @@ def arrow_table(frame: Any) -> pa.Table | None:
         return plain_types(_without_index(frame))
     if isinstance(frame, pa.RecordBatch):
         return plain_types(pa.Table.from_batches([frame]))
+    if isinstance(frame, type):  # a class of frames has what a frame has
+        return None
     try:
         known = nw.from_native(frame)
     except TypeError:

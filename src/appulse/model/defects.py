@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from appulse.errors import shown_scalar
 from appulse.model.columns import chunk, held, nulls, single_digits
+from appulse.model.times import is_time, to_micros
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -66,7 +67,10 @@ REASONS: dict[str, tuple[str, str]] = {
             "a coordinate, sigma, radius, margin, sample, weight, value of a delta window or time is null, NaN or "
             "infinite, or a time is out of range"
         ),
-        "Correct the column that `detail` names. To fill missing values, use `Incomplete` and an imputer.",
+        (
+            "Correct the column that `detail` names. To fill missing values, use `Incomplete` and an imputer. If times "
+            "that are numbers are out of range, give their unit: `Stream(unit=)`."
+        ),
     ),
     ALL_MISSING: (
         "all attributes of an `Incomplete` value are missing",
@@ -332,6 +336,17 @@ def rejects_as(rejects: pa.Table, schema: pa.Schema) -> pa.Table:
     at = schema.get_field_index("key")
     keys = keys_as(chunk(rejects["key"]), schema.field(at).type)
     return rejects.set_column(at, schema.field(at), keys).cast(schema)
+
+
+def check_time(table: pa.Table, column: str, unit: str, defects: Defects) -> NDArray[np.int64]:
+    """Mark rows without a time; the times in microseconds."""
+    micros, null, strange = to_micros(chunk(table[column]), unit)
+    defects.mark(null, NULL_TIME, f"column {column!r} is null")
+    known = f"a finite time in range{'' if is_time(table[column].type) else f' in unit={unit!r}'}"
+    defects.mark(
+        strange, NON_FINITE, lambda at: [f"{column} is {value}, not {known}" for value in held(table, column, at)]
+    )
+    return micros
 
 
 def check_partition(table: pa.Table, column: str, defects: Defects) -> None:

@@ -21,6 +21,7 @@ from appulse.model.defects import (
     Defects,
     check_decoded,
     check_partition,
+    check_time,
     keys_as,
     read_columns,
     reject_schema,
@@ -39,7 +40,6 @@ from appulse.model.samples import ABOVE_ONE, Weighted, checked_samples, weights_
 from appulse.model.scaling import scaled_spread
 from appulse.model.strings import Labels
 from appulse.model.strings import encode as canonical
-from appulse.model.times import to_micros
 from appulse.model.uncertainty import (
     Ball,
     Exact,
@@ -199,9 +199,7 @@ class Values(Batch):
 
 def check_identity(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.int64]:
     """Mark rows without key, time or partition; the times in microseconds."""
-    micros, null, strange = to_micros(chunk(table[encoding.time]), encoding.unit)
-    defects.mark(null, why.NULL_TIME, f"column {encoding.time!r} is null")
-    defects.mark(strange, why.NON_FINITE, f"column {encoding.time!r} is not a finite time in range")
+    micros = check_time(table, encoding.time, encoding.unit, defects)
     defects.mark(nulls(table[encoding.key]), why.NULL_KEY, f"column {encoding.key!r} is null")
     for column in encoding.partition_by:
         check_partition(table, column, defects)

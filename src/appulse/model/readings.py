@@ -17,6 +17,7 @@ from appulse.model.defects import (
     Defects,
     check_decoded,
     check_partition,
+    check_time,
     no_rejects,
     read_columns,
     reject_schema,
@@ -34,7 +35,7 @@ from appulse.model.strings import (
     order_bits,
     renumbered,
 )
-from appulse.model.times import from_micros, is_number, is_time, to_micros
+from appulse.model.times import from_micros, is_number, is_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,9 +160,7 @@ def encode_readings(table: pa.Table, encoding: ReadingsEncoding) -> tuple[Readin
     table = plain_types(table.select(read_columns(table.column_names, encoding.columns())).combine_chunks())
     defects = Defects(len(table))
     check_decoded(table, defects)
-    micros, null, strange = to_micros(chunk(table[encoding.time]), encoding.unit)
-    defects.mark(null, why.NULL_TIME, f"column {encoding.time!r} is null")
-    defects.mark(strange, why.NON_FINITE, f"column {encoding.time!r} is not a finite time in range")
+    micros = check_time(table, encoding.time, encoding.unit, defects)
     defects.mark(nulls(table[encoding.sensor]), why.NULL_KEY, f"column {encoding.sensor!r} is null")
     for column in encoding.partition_by:
         check_partition(table, column, defects)

@@ -20,6 +20,8 @@ from appulse.model.streaming import is_connect
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from pyspark.sql import SparkSession
+
     from appulse.engines.base import Call
 
 # No text, which Spark Connect would have the server read.
@@ -50,15 +52,28 @@ def check_names(frame: DataFrame, there: Sequence[str], names: Iterable[str]) ->
         return
     for name in names:
         for other in there:
-            if name != other and name.lower() == other.lower() and not _by_case(frame):
+            if name != other and name.lower() == other.lower() and not _by_case(frame.sparkSession):
                 raise BadArgument(
                     f"A frame has the columns {name!r} and {other!r}, and this session takes them for one "
                     "(spark.sql.caseSensitive=false). Rename one of them where the frame is made, or set that to true."
                 )
 
 
-def _by_case(frame: DataFrame) -> bool:
-    return frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+def check_answers(spark: SparkSession, answers: Sequence[str]) -> None:
+    """Raise `BadArgument` where Spark takes two columns of the answers for one: it could not write them."""
+    spelt: dict[str, str] = {}
+    for name in answers:
+        other = spelt.setdefault(name.lower(), name)
+        if other != name and not _by_case(spark):
+            raise BadArgument(
+                f"The answers would have the columns {other!r} and {name!r}, and this session takes them for one "
+                "(spark.sql.caseSensitive=false). Rename the column of carry= or partition_by= before the call, or set "
+                "that to true."
+            )
+
+
+def _by_case(spark: SparkSession) -> bool:
+    return spark.conf.get("spark.sql.caseSensitive") == "true"
 
 
 def known(frame: DataFrame, fields: Iterable[T.StructField]) -> DataFrame:

@@ -28,6 +28,7 @@ from appulse.engines.spark.inputs import (
     batch_time,
     block_batch,
     block_batches,
+    check_answers,
     gathered,
     hash_text,
     known,
@@ -127,6 +128,7 @@ def built(operator: Operator, tiling: Tiling, control: str | None = None, name: 
 
     ``name`` is that of the metrics, where the call has one: a plan that is made anew keeps it.
     """
+    check_answers(operator.sources.spark, operator.answers.names)
     streaming = operator.sources.streaming
     first = operator.refused if operator.refused is not None and len(operator.refused) else None
     if operator.rows is not None:

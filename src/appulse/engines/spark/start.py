@@ -74,6 +74,8 @@ def start(
         check_sink(outputs.rejects, "rejects", known.rejects.names, remote=remote)
     alerts_of(outputs.alerts, "", checkpoint=checkpoint, answers=known.answers)
     _check_apart(outputs, checkpoint, known.rows)
+    if trigger:
+        _check_trigger(trigger, known.rows)
     for advice in check_session(result.sparkSession):
         _LOG.warning("The session could be faster: %s", advice)
     with writing(f"the checkpoint {checkpoint}"):
@@ -139,6 +141,19 @@ def _planned(
         holder=f", for session {spark.session_id} of Spark Connect" if remote else "",
     )
     return known, known.rows.writeStream.foreachBatch(write).option("checkpointLocation", place.path)
+
+
+def _check_trigger(trigger: dict[str, Any], rows: DataFrame) -> None:
+    """Raise `BadArgument` for a trigger that Spark refuses, before there is a checkpoint."""
+    refused: tuple[type[Exception], ...] = (TypeError, ValueError, *spark_errors())
+    try:
+        rows.writeStream.trigger(**trigger)
+    except refused as error:
+        why = str(error).splitlines()[0].rstrip(".")
+        raise BadArgument(
+            f"start(trigger={trigger!r}): Spark refuses it: {why}. Give a trigger of Spark's, such as "
+            "{'processingTime': '5 seconds'} or {'availableNow': True}."
+        ) from None
 
 
 def _begun(writer: DataStreamWriter) -> StreamingQuery:
