@@ -122,6 +122,8 @@ def test_broken_lines_are_rejects(tmp_path: Path, form: str) -> None:
     bad = lines(tmp_path / "bad")
     assert len(bad) == len(broken) + 1 + (form == "csv")  # no key; in CSV one without a time, too
     assert all(row["detail"].startswith(f"a.{form}, line ") for row in bad if row["values"] == broken[0])
+    if form == "csv":
+        assert any("column 'y': CSV conversion error to double: invalid value 'x1'" in row["detail"] for row in bad)
     Resident(job).run(drain=True)  # it goes on from its checkpoint
     assert lines(tmp_path / "bad") == bad
 

@@ -41,6 +41,7 @@ _FEW = 1 << 14
 _HEAD = 1 << 24
 _OF_LINES = ("csv", "json")
 _NULL = re.compile(rb"\n\s*null")
+_COLUMN = re.compile(r"In CSV column #(\d+): ")
 _NOT_UTF8 = "is not UTF-8; options = { encoding = ... } names another encoding"
 
 
@@ -387,7 +388,10 @@ def _csv_lines(data: bytes, form: Form, schema: pa.Schema | None) -> tuple[pa.Ta
         schema = read(each).schema
     reasons: dict[int, str] = {}
     rows = fitting(each, schema, read, reasons)
-    return _without(rows, reasons), [*bad, *(_bad(good[i].number, each[i], why) for i, why in reasons.items())]
+    for i, why in reasons.items():  # Arrow counts columns, from 0
+        named = _COLUMN.sub(lambda found: f"column {names[int(found[1])]!r}: ", why)
+        bad.append(_bad(good[i].number, each[i], named))
+    return _without(rows, reasons), bad
 
 
 def _taken_apart(data: bytes, form: Form) -> Iterator[_Line]:
