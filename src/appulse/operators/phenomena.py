@@ -92,6 +92,10 @@ class _Group:
     def nbytes(self) -> int:
         return sizes(self.known) - self.known.where.nbytes + self.roster.nbytes
 
+    @property
+    def _has_labels(self) -> bool:
+        return len(self.labels) > len(_NO_LABELS)
+
     def make_room(self, more: int) -> None:
         """For so many readings more, each perhaps of a new value and cell."""
         known, counts = self.known, self.known.counts
@@ -145,7 +149,7 @@ class _Group:
 
     def labelled(self, values: Sequence[bytes]) -> Ints:
         """The numbers of labels; new ones are numbered as they come."""
-        self.labels = LabelNumbers() if self.labels is _NO_LABELS else self.labels
+        self.labels = self.labels if self._has_labels else LabelNumbers()
         return self.labels.add(values)
 
     def _wider(self, readings: int, cells: int, values: int) -> Field:
@@ -161,7 +165,7 @@ class _Group:
     def _fresh(self, sensors: Flags, values: Flags) -> Fresh:
         """Numbers without those of sensors and labels of which there is nothing."""
         keys = SAME.keys
-        if self.labels is not _NO_LABELS:
+        if self._has_labels:
             former, keys = self.labels.values, np.zeros(len(self.labels), np.int64)
             used = self.known.values[: len(values)][values, KEY]
             self.labels = LabelNumbers()
