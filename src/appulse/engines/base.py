@@ -137,7 +137,7 @@ class Call(Generic[R]):
 
     @property
     def rejects_for_next(self) -> bool:
-        """Whether its rejects are told by the call that takes its answers."""
+        """Whether the call that takes its answers reports its rejects."""
         return False
 
     @property
