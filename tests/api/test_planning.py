@@ -196,6 +196,8 @@ def test_a_sample_shorter_than_a_window_is_drawn_out() -> None:
     assert not plan.steady
     assert plan.state_rows == pytest.approx(36_000, rel=0.05)
     assert "drawn out" in plan.notes[0]
+    assert not any("are guesses" in note for note in plan.notes)
+    assert "cores, and rows a second and core, are guesses" in ap.plan(join, crowd(1), rate=1e6).notes[-1]
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 8, 30])

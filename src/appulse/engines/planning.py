@@ -20,6 +20,8 @@ __all__ = ["Growth", "Plan", "Step", "Stretch", "Trial", "estimate", "most_answe
 
 #: Of the cores, what a job may use: the rest is for bursts.
 _LOAD = 0.8
+#: From how many times the rows that were held in a trial on its costs are guesses.
+_FAR = 100
 #: Bytes of memory beside the state: of the process, of each core's worker, and how often the state is there while it
 #: is worked on. Rules of thumb, on the safe side; what a job really takes depends on its session.
 _FIXED = {"process": 250e6, "spark": 1_100e6}
@@ -239,7 +241,8 @@ def estimate(
     usual_answers = each * float(_chances(trial.typical, power).sum()) / trial.bins * increase
 
     costs = tried_on if trial.behind is None else (*tried_on, trial.behind)
-    cost = _cost([step for one in costs for step in one.steps[1:] or one.steps])(held)
+    timed = [step for one in costs for step in one.steps[1:] or one.steps]
+    cost = _cost(timed)(held)
     rate, top = speed * float((more * usual).sum()), speed * float((more * np.maximum(here, usual)).sum())
     asked = max(1, ceil(top * cost / _LOAD))
     total = _FIXED[engine] + _EACH_CORE[engine] * asked + _COPIES[engine] * state
@@ -257,7 +260,7 @@ def estimate(
         round(total),
         sum(sum(step.rows) for one in tried_on for step in one.steps),
         trial.steady,
-        tuple(_notes(trial, drawn, speed)),
+        (*_notes(trial, drawn, speed), *_guesses(max(step.state_rows for step in timed), held)),
         tuple(_refusals(asked, total, state, top, cost, memory, cores)),
     )
 
@@ -275,6 +278,15 @@ def _notes(trial: Trial, longer: float, speed: float) -> Iterator[str]:
         )
     elif not trial.steady:
         yield "what is held still grew at the end of the sample: take these figures as the least"
+
+
+def _guesses(tried: int, held: float) -> Iterator[str]:
+    """A note where costs are drawn out so far that what the clock happened to show decides them."""
+    if held > _FAR * max(tried, 1):
+        yield (
+            f"at most {tried:,} rows were held when rows were timed, and {held:,.0f} will be: cores, and rows a second "
+            "and core, are guesses. A sample as long as rows are held, at the rate to come, has better ones"
+        )
 
 
 def _refusals(
