@@ -12,7 +12,7 @@ import pytest
 
 import appulse as ap
 from appulse.api import planning
-from appulse.engines.planning import most_answers
+from appulse.engines.planning import Growth, Plan, Step, Stretch, Trial, estimate, most_answers
 from appulse.errors import BadArgument
 
 
@@ -230,3 +230,25 @@ def test_the_mean_of_the_lesser_of_k_and_a_poisson_number() -> None:
     for mean, k in ((0.3, 1), (2.0, 3), (9.0, 2)):
         drawn = np.minimum(chance.poisson(mean, 200_000), k).mean()
         assert most_answers(mean, k) == pytest.approx(drawn, rel=0.02)
+
+
+def timed(cost: Any, held: Any, rate: float) -> Plan:
+    """The plan of steps of 100 rows a second with such costs (microseconds a row), at so many rows a second."""
+    steps = [Step((100,), int(n), 80 * int(n), 0, 0, 1e-4 * each) for n, each in zip(held, cost, strict=True)]
+    stretch = Stretch(steps, float(len(steps)), (1.0,), (100.0,), len(steps) // 2)
+    return estimate("call", "process", Trial(stretch, (), np.array([[100.0]]), 1, 6.0, True), Growth(), rates=[rate])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_costs_rise_with_what_is_held_only_where_they_are_seen_to(seed: int) -> None:
+    """500 times as many rows will be held as were."""
+    chance, held = np.random.default_rng(seed), np.minimum(np.arange(1, 25) * 100, 600)
+    noise = chance.lognormal(0, 0.3, len(held))
+    assert timed(10 * noise, held, 50_000.0).rows_per_core == pytest.approx(1e5, rel=0.4)
+    rising = timed((10 + 0.1 * held) * chance.normal(1, 0.02, len(held)), held, 50_000.0)
+    assert rising.state_rows == 300_000
+    assert rising.rows_per_core == pytest.approx(1e6 / (10 + 0.1 * 300_000), rel=0.4)
+
+
+def test_costs_of_few_steps_are_their_mean() -> None:
+    assert timed([9, 10, 20, 30], [0, 100, 200, 300], 100.0).rows_per_core == pytest.approx(5e4)

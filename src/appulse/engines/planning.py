@@ -22,6 +22,8 @@ __all__ = ["Growth", "Plan", "Step", "Stretch", "Trial", "estimate", "most_answe
 _LOAD = 0.8
 #: From how many times the rows that were held in a trial on its costs are guesses.
 _FAR = 100
+#: Costs rise with what is held where so many steps say so, by as many standard errors.
+_FEWEST, _SURE = 4, 3.0
 #: Bytes of memory beside the state: of the process, of each core's worker, and how often the state is there while it
 #: is worked on. Rules of thumb, on the safe side; what a job really takes depends on its session.
 _FIXED = {"process": 250e6, "spark": 1_100e6}
@@ -351,22 +353,28 @@ def _chances(rates: NDArray[np.float64], power: int) -> NDArray[np.float64]:
 
 
 def _cost(steps: Sequence[Step]) -> Callable[[float], float]:
-    """Seconds of a core for a row, by how many rows are held: a line, neither part below 0."""
+    """Seconds of a core for a row, by how many rows are held: a line, neither part below 0.
+
+    It rises only where that is beyond what the clock shows by chance: a call may hold far more rows than were tried.
+    """
     some = [step for step in steps if sum(step.rows)]
     if not some:
         return lambda _: 0.0
     rows = np.array([sum(step.rows) for step in some], float)
     cost = np.array([step.seconds for step in some]) / rows
     held = np.array([step.state_rows for step in some], float)
-    spread = held - np.average(held, weights=rows)
-    mean = float(np.average(cost, weights=rows))
-    slope = float((rows * spread * cost).sum() / max((rows * spread**2).sum(), 1e-12)) if spread.any() else 0.0
-    base = mean - slope * float(np.average(held, weights=rows))
-    if slope <= 0:
+    middle, mean = float(np.average(held, weights=rows)), float(np.average(cost, weights=rows))
+    spread = held - middle
+    width = float((rows * spread**2).sum())
+    if len(some) < _FEWEST or width == 0:
         return lambda _: mean
-    if base <= 0:
-        return lambda now: mean * max(now, 1.0) / max(float(np.average(held, weights=rows)), 1.0)
-    return lambda now: base + slope * now
+    slope = float((rows * spread * cost).sum()) / width
+    off = cost - mean - slope * spread
+    error = np.sqrt(float((rows * off**2).sum()) / (len(some) - 2) / width)
+    if slope <= _SURE * error:
+        return lambda _: mean
+    base = mean - slope * middle
+    return lambda now: base + slope * now if base > 0 else mean * max(now, 1.0) / max(middle, 1.0)
 
 
 def _of_nearest(made: int, rows: int, k: int, share: Sequence[float], more: NDArray[np.float64]) -> float:
