@@ -116,21 +116,12 @@ class Case:
         return ap.encounters(*streams, **self.settings | settings)
 
     def answers(self) -> list[dict[str, Any]]:
-        legs = [naive.legs_of(_in_order(rows), self.asked) for rows in self.streams]
+        legs = [naive.legs_of(sorted(rows, key=lambda row: row.order), self.asked) for rows in self.streams]
         return naive.answers(legs[0], legs[1] if len(legs) > 1 else None, self.asked)
 
 
 def _plus(mean: Sequence[float], error: Sequence[float]) -> list[float]:
     return [m + e for m, e in zip(mean, error, strict=True)]
-
-
-def _in_order(rows: Sequence[naive.Reading]) -> list[naive.Reading]:
-    """Canonical: by time, key, value."""
-    spread = [
-        (row.time, row.key.encode(), row.mean, row.sigma or 0.0, row.covariance, row.margin, row.velocity, row.errors)
-        for row in rows
-    ]
-    return [rows[i] for i in sorted(range(len(rows)), key=spread.__getitem__)]
 
 
 HALVES = st.integers(-4, 4).map(lambda i: i / 2)

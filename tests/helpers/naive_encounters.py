@@ -40,6 +40,12 @@ class Reading:
     covariance: tuple[float, ...] = ()  # its upper triangle, in place of sigma
 
     @property
+    def order(self) -> tuple[Any, ...]:
+        """What it is sorted by: time, key, value."""
+        value = (self.mean, self.sigma or 0.0, self.covariance, self.margin, self.velocity, self.errors)
+        return (self.time, self.key.encode(), *value)
+
+    @property
     def matrix(self) -> np.ndarray:
         d = len(self.mean)
         found = np.eye(d) * (self.sigma or 0.0) ** 2
@@ -123,19 +129,7 @@ def joined(
     sides = []
     for i, readings in enumerate(streams):
         first: dict[tuple[str, str, float], Reading] = {}
-        for reading in sorted(
-            readings,
-            key=lambda r: (
-                r.time,
-                r.key.encode(),
-                r.mean,
-                r.sigma or 0.0,
-                r.covariance,
-                r.margin,
-                r.velocity,
-                r.errors,
-            ),
-        ):
+        for reading in sorted(readings, key=lambda r: r.order):
             first.setdefault((reading.group, reading.key, reading.time), reading)
         sides.append(
             [(one, None if still and i else _leg_of(one, list(first.values()), asked)) for one in first.values()]

@@ -110,19 +110,27 @@ def map_in_arrow(
 
 
 def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
-    schema = pa.schema([field.with_type(_type_in_utc(field.type)) for field in batch.schema])
-    return batch if schema == batch.schema else batch.cast(schema)
+    columns = [column.cast(_type_in_utc(column.type)) if _is_zoned(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def _is_zoned(kind: pa.DataType) -> bool:
+    """Whether there are timestamps of another zone than UTC in a type."""
+    if pa.types.is_timestamp(kind):
+        return kind.tz not in (None, "UTC")
+    return any(_is_zoned(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _type_in_utc(kind: pa.DataType) -> pa.DataType:
+    """The type with its timestamps in UTC. All in it may be null: what is in a null is, whatever its field says."""
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return pa.timestamp(kind.unit, "UTC")
     if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_type_in_utc(kind.value_type)))
+        return pa.list_(_type_in_utc(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_type_in_utc(field.type)) for field in kind])
+        return pa.struct([(field.name, _type_in_utc(field.type)) for field in kind])
     if pa.types.is_map(kind):
-        return pa.map_(*(part.with_type(_type_in_utc(part.type)) for part in (kind.key_field, kind.item_field)))
+        return pa.map_(_type_in_utc(kind.key_type), _type_in_utc(kind.item_type))
     return kind
 
 
