@@ -410,3 +410,17 @@ def test_partitions_may_be_of_short_and_long_texts() -> None:
     other = replace(long, frame=pl.from_pandas(rows.assign(g=[1, 2, 3])))
     with pytest.raises(ap.BadArgument, match=r"'g' of 's' is (large_)?string, 'g' of 'l' is int64"):
         ap.similarity_join(short, other, epsilon=2, probability=1, window=5)
+
+
+def test_calls_that_read_all_columns_refuse_two_of_one_name() -> None:
+    """Others read the columns that they need, and take such a frame."""
+    names = ["k", "t", "x", "y", "op", "z", "z"]
+    table = pa.table([[1, 2], [0, 1], [0.0, 1.0], [0.0, 1.0], ["add", "add"], [1, 2], [3, 4]], names=names)
+    stream = ap.Stream(table, key="k", time="t", value=ap.Exact("x", "y"), name="vans")
+    assert len(ap.self_join(stream, epsilon=2, probability=1, window=5)) == 1
+    several = r"Stream 'vans' has several columns 'z'\. Rename all but one\."
+    with pytest.raises(ap.BadArgument, match=several):
+        ap.match_queries(stream, pa.table({"query": ["a"], "condition": ["x > 0"]}))
+    moving = replace(stream, change="op", motion=ap.Straight(10))
+    with pytest.raises(ap.BadArgument, match=several):
+        ap.encounters(moving, epsilon=1, probability=1)

@@ -26,6 +26,7 @@ from appulse.model.changes import removals, with_left_out
 from appulse.model.columns import chunk
 from appulse.model.defects import UNDECODED, concat_rejects, rows_as_json
 from appulse.model.encode import infer_dimensions
+from appulse.model.encoding import refuse_several
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Exact, Incomplete
@@ -134,6 +135,7 @@ def resolve_surviving(
     for name in stream.columns():
         column_type(schema, name, stream.name or "stream")
     columns = tuple(name for name in schema.names if name not in (stream.change, UNDECODED))
+    refuse_several(stream.name or "stream", columns, schema.names)
     own = replace(stream, value=Exact(_VALUES), existence=None, where=(), carry=columns, motion=None, margin=0.0)
     value = Exact(*stream.value.columns) if isinstance(stream.value, Incomplete) else stream.value
     read = replace(own, value=value, existence=stream.existence, where=stream.where, change=None, carry=())

@@ -27,7 +27,7 @@ from appulse.model.defects import (
     reject_schema,
     shown_values,
 )
-from appulse.model.encoding import Encoding, check_dimensions
+from appulse.model.encoding import Encoding, check_dimensions, refuse_several
 from appulse.model.few_objects import few_objects
 from appulse.model.filled import OBSERVED, PREFILLED, Fill, Prefilled, with_ways
 from appulse.model.motion import Straight
@@ -143,6 +143,7 @@ def selected(table: pa.Table, encoding: Encoding, also: Sequence[str]) -> pa.Tab
     if not also and seen.plain == table.schema:
         return (table if seen.read is None else table.select(seen.read)).combine_chunks()
     read = read_columns(table.column_names, [*encoding.columns(), *also])
+    refuse_several(encoding.name, read, table.column_names)
     given = table.select(read).combine_chunks()
     plain = plain_types(given)
     if not also and plain is given:

@@ -18,7 +18,7 @@ from appulse.model.times import is_time
 from appulse.model.uncertainty import Ball, Gaussian, Held, Incomplete, Model, Position, Samples, Vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -173,6 +173,15 @@ def held_as(model: Model, where: Sequence[Where]) -> Held:
     return model
 
 
+def refuse_several(stream: str, columns: Iterable[str], names: Sequence[str]) -> None:
+    """Raise `BadArgument` where one of the columns of a stream is there more than once."""
+    if len(set(names)) == len(names):
+        return
+    for column in columns:
+        if names.count(column) > 1:
+            raise BadArgument(f"Stream {stream!r} has several columns {column!r}. Rename all but one.")
+
+
 def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
     """Raise `BadArgument` where a column is missing or of a type that cannot serve."""
     if encoding.seen.fits == schema:
@@ -183,8 +192,7 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
             raise BadArgument(
                 f"Stream {encoding.name!r} has no column {column!r}.{likely(column, names)} It has: {', '.join(names)}."
             )
-        if names.count(column) > 1:
-            raise BadArgument(f"Stream {encoding.name!r} has several columns {column!r}. Rename all but one.")
+    refuse_several(encoding.name, encoding.columns(), names)
     kind = schema.field(encoding.time).type
     if (
         is_time(kind) != is_time(encoding.time_type)
