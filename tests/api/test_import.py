@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -40,9 +41,9 @@ def _fresh(code: str) -> Any:
 
 
 def test_import_takes_less_than_half_a_second() -> None:
-    """The best of several fresh interpreters: others run beside it."""
+    """The median of several fresh interpreters."""
     code = "begin = time.perf_counter(); import appulse; print(time.perf_counter() - begin)"
-    assert min(_fresh(code) for _ in range(5)) < 0.5
+    assert median(_fresh(code) for _ in range(5)) < 0.5
 
 
 def test_import_brings_nothing_heavy() -> None:

@@ -245,13 +245,13 @@ def test_rejects_of_both_calls_are_told() -> None:
     rows: list[Row] = [good, {**good, "k": None}, {**good, "k": 2, "x": float("nan")}, {**good, "k": 3, "x": None}]
     frame = pa.concat_tables([table(rows, "add"), table([{**good, "k": 3, "x": None}, {**good, "k": 7}], "remove")])
     found = ap.match_queries(*streams("queries", {"a": frame}, change="op"), QUERIES, probability=0.5)
-    told = [(row["key"], row["reason"]) for row in ap.rejects(found).to_pylist()]
-    assert told == [(None, "null key"), (7, "no such row"), (2, "non-finite value")]
+    reported = [(row["key"], row["reason"]) for row in ap.rejects(found).to_pylist()]
+    assert reported == [(None, "null key"), (7, "no such row"), (2, "non-finite value")]
     assert ap.rejects(found)["values"][0].as_py() == '{"x": 2.0, "y": 2.0}'
     call = queried(*streams("queries", change="op"))
     assert not len(call.push(frame))
     assert [row["key"] for row in call.drain().to_pylist()] == [1]
-    assert [(row["key"], row["reason"]) for row in call.rejects().to_pylist()] == told
+    assert [(row["key"], row["reason"]) for row in call.rejects().to_pylist()] == reported
     assert len(call.take_rejects()) == 3  # type: ignore[arg-type]
     assert not len(call.rejects())
 
@@ -299,14 +299,14 @@ def test_spark_leaves_the_rows_that_are_not_withdrawn(spark: SparkSession, tmp_p
     bad = {**rows[0], "k": 9, "x": float("nan")}
     frame = pa.concat_tables([table([*rows[:12], bad], "add"), table(gone, "remove"), table(rows[12:], "add")])
     stand = table([row for row in rows if row not in (rows[4], rows[9])], "add")
-    told = [(7, "no such row"), (9, "non-finite value")]
+    reported = [(7, "no such row"), (9, "non-finite value")]
     named = stand.set_column(0, "k", pc.binary_join_element_wise("k", stand["k"].cast("string"), ""))
     expected = CALLS["left"][0](*streams("left", {"a": stand, "b": named}))
     batch = {"a": spark.createDataFrame(frame.to_pandas()), "b": spark.createDataFrame(named.to_pandas())}
     found = CALLS["left"][0](*corrected("left", batch))
     assert rows_of(found.toArrow()) == rows_of(expected)
     rejects = [(row["key"], row["reason"]) for row in ap.rejects(found).toArrow().to_pylist()]
-    assert sorted(rejects) == [(str(key), reason) for key, reason in told]  # as text, as the keys of the call are
+    assert sorted(rejects) == [(str(key), reason) for key, reason in reported]  # as text, as the keys of the call are
     (signed,) = corrected("queries", {"a": batch["a"]})
     changes = ap.match_queries(signed, QUERIES, probability=0.5, emit="changes").toArrow()
     assert changes["change"].unique().to_pylist() == [1]
@@ -314,7 +314,7 @@ def test_spark_leaves_the_rows_that_are_not_withdrawn(spark: SparkSession, tmp_p
     streamed = corrected("queries", {"a": read_stream(spark, files(tmp_path / "in", frame, 18))}, lateness=60)
     answers, rejects = drained(CALLS["queries"][0](*streamed), tmp_path / "out")
     assert rows_of(answers) == rows_of(CALLS["queries"][0](*streams("queries", {"a": stand})))
-    assert sorted((row["key"], row["reason"]) for row in rejects.to_pylist()) == told
+    assert sorted((row["key"], row["reason"]) for row in rejects.to_pylist()) == reported
 
 
 def corrected(name: str, frames: dict[str, Any], **more: Any) -> list[ap.Stream]:
