@@ -35,8 +35,7 @@ from appulse.model.times import duration, to_micros
 from appulse.windows.definitions import TimeWindow, TumblingWindow
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.model.stream import Stream
 
 __all__ = ["Supply", "plan", "planned"]
@@ -81,7 +80,7 @@ class Supply(Protocol):
     def batch(self) -> int | None: ...
 
     @property
-    def times(self) -> Mapping[str, NDArray[np.int64]]: ...
+    def times(self) -> Mapping[str, Ints]: ...
 
     def read(self, begin: int, end: int, keep: Mapping[str, tuple[str, float]]) -> dict[str, pa.Table]:
         """The rows of each stream in a stretch of time; of those in ``keep`` a share of the values of a column."""
@@ -207,7 +206,7 @@ def _stays(call: ByHand[Any]) -> int | None:
     return sum(found) + max(lateness, default=0) if found else None
 
 
-def _until(every: NDArray[np.int64], call: ByHand[Any], rate: float | Mapping[str, float] | None) -> int:
+def _until(every: Ints, call: ByHand[Any], rate: float | Mapping[str, float] | None) -> int:
     """When the next rows would come after those of a sample: as long after the last as times are apart on the mean.
 
     Where all are of one time, ``rate`` says how long rows take to come.
@@ -283,7 +282,7 @@ def _tried(
     return Trial(busiest, others, typical, bins, known, steady, fullest, behind, len(every))
 
 
-def _long_enough(every: NDArray[np.int64], begin: int, end: int, stays: int, batches: int) -> int:
+def _long_enough(every: Ints, begin: int, end: int, stays: int, batches: int) -> int:
     """How long a stretch is at first: for what is held, for some micro-batches, and for enough rows.
 
     Where rows come in bursts, far denser than in such a stretch, it is as long as enough of them take within these.
@@ -295,7 +294,7 @@ def _long_enough(every: NDArray[np.int64], begin: int, end: int, stays: int, bat
     return burst if 2 * count * burst < _FEW_ROWS * span else span
 
 
-def _by_bins(each: list[NDArray[np.int64]], begin: int, width: float) -> NDArray[np.float64]:
+def _by_bins(each: list[Ints], begin: int, width: float) -> Floats:
     """Rows a second of each stream, by stretches of this width that have any."""
     places = [((times - begin) / width).astype(np.int64) for times in each]
     used = np.unique(np.concatenate(places))
@@ -343,7 +342,7 @@ def _ends_by_time(call: ByHand[Any]) -> bool:
     return isinstance(call.settings.get("window"), TimeWindow) and not moves
 
 
-def _busiest(every: NDArray[np.int64], begin: int, end: int, span: int) -> tuple[int, int]:
+def _busiest(every: Ints, begin: int, end: int, span: int) -> tuple[int, int]:
     """Where a stretch of this length has the most rows, and how many."""
     if span >= end - begin:
         return begin, len(every)
@@ -354,7 +353,7 @@ def _busiest(every: NDArray[np.int64], begin: int, end: int, span: int) -> tuple
     return int(starts[best]), int(counts[best])
 
 
-def _between(times: NDArray[np.int64], begin: int, end: int) -> int:
+def _between(times: Ints, begin: int, end: int) -> int:
     return int(np.searchsorted(times, end) - np.searchsorted(times, begin))
 
 
@@ -372,7 +371,7 @@ def _keeping(
     return {name: (column[name], share) for name in names} if share < 1 else {}
 
 
-def _steps(call: ByHand[Any], tables: dict[str, pa.Table], edges: NDArray[np.int64]) -> list[Step]:
+def _steps(call: ByHand[Any], tables: dict[str, pa.Table], edges: Ints) -> list[Step]:
     """Push the rows of a stretch, in order of time, and see what is held."""
     streams = call.streams
     micros = {name: _micros(tables[name], stream) for name, stream in streams.items()}
@@ -411,7 +410,7 @@ def _is_steady(steps: Sequence[Step]) -> bool:
     return max(step.state_rows for step in steps[-third:]) <= _STILL * before
 
 
-def _micros(table: pa.Table, stream: Stream) -> NDArray[np.int64]:
+def _micros(table: pa.Table, stream: Stream) -> Ints:
     column = table[stream.time].combine_chunks()
     return to_micros(column.chunk(0) if isinstance(column, pa.ChunkedArray) else column, stream.unit)[0]
 
@@ -431,7 +430,7 @@ class _Frames:
             raise BadArgument(f"sample= has no rows of the stream {missing[0]!r}. Give a mapping with each stream.")
         self.batch: int | None = None
         self._tables: dict[str, pa.Table] = {}
-        self.times: dict[str, NDArray[np.int64]] = {}
+        self.times: dict[str, Ints] = {}
         for name, stream in call.streams.items():
             self._tables[name], self.times[name] = in_order(as_table(given[name]), stream)
 
@@ -445,7 +444,7 @@ class _Frames:
         return found
 
 
-def in_order(table: pa.Table, stream: Stream) -> tuple[pa.Table, NDArray[np.int64]]:
+def in_order(table: pa.Table, stream: Stream) -> tuple[pa.Table, Ints]:
     """Rows in order of time, those without one left out, and their times."""
     if stream.time not in table.column_names:
         raise BadArgument(f"The sample has no column {stream.time!r}.{nearest(stream.time, table.column_names)}")

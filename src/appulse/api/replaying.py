@@ -23,7 +23,7 @@ from appulse.model.times import to_micros
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Ints
 
 __all__ = ["ENDINGS", "MAX", "Pace", "Recording", "read_recording", "replay"]
 
@@ -97,7 +97,7 @@ class Recording:
     """Rows in order of time; ``due`` are their times in microseconds."""
 
     table: pa.Table
-    due: NDArray[np.int64]
+    due: Ints
 
     def __len__(self) -> int:
         return len(self.due)

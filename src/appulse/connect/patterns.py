@@ -16,7 +16,7 @@ from appulse.errors import BadArgument
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Ints
 
 __all__ = ["Pattern"]
 
@@ -81,7 +81,7 @@ class Pattern:
         micros = seconds * 1_000_000 + _fraction(fields.get("S"), len(whole))
         return pa.array(micros, pa.int64(), mask=null).cast(pa.timestamp("us")).cast(kind)
 
-    def _numbers(self, letter: str, texts: pa.Array | None, count: int) -> NDArray[np.int64]:
+    def _numbers(self, letter: str, texts: pa.Array | None, count: int) -> Ints:
         if texts is None:
             return np.full(count, _USUAL[letter], np.int64)
         if letter == "M" and len(self.letters["M"]) > 2:
@@ -140,29 +140,29 @@ def _unread(option: str, text: str, why: str) -> BadArgument:
     )
 
 
-def _numbers(texts: pa.Array, usual: int) -> NDArray[np.int64]:
+def _numbers(texts: pa.Array, usual: int) -> Ints:
     """Texts of digits as numbers; what is missing has the ``usual`` one."""
     filled = pc.if_else(pc.equal(pc.fill_null(texts, ""), ""), str(usual), texts)
-    found: NDArray[np.int64] = np.asarray(filled.cast(pa.int64()))
+    found: Ints = np.asarray(filled.cast(pa.int64()))
     return found
 
 
-def _fraction(texts: pa.Array | None, count: int) -> NDArray[np.int64]:
+def _fraction(texts: pa.Array | None, count: int) -> Ints:
     """Microseconds; what is finer is cut off."""
     if texts is None:
         return np.zeros(count, np.int64)
     return _numbers(pc.utf8_slice_codeunits(pc.utf8_rpad(pc.fill_null(texts, ""), 6, "0"), 0, 6), 0)
 
 
-def _afternoon(texts: pa.Array | None, count: int) -> NDArray[np.int64]:
+def _afternoon(texts: pa.Array | None, count: int) -> Ints:
     """1 for each text that says so."""
     if texts is None:
         return np.zeros(count, np.int64)
-    found: NDArray[np.int64] = np.asarray(pc.fill_null(pc.equal(pc.utf8_lower(texts), "pm").cast(pa.int64()), 0))
+    found: Ints = np.asarray(pc.fill_null(pc.equal(pc.utf8_lower(texts), "pm").cast(pa.int64()), 0))
     return found
 
 
-def _offset(texts: pa.Array | None, count: int) -> NDArray[np.int64]:
+def _offset(texts: pa.Array | None, count: int) -> Ints:
     """Seconds that a zone is ahead of UTC."""
     if texts is None:
         return np.zeros(count, np.int64)

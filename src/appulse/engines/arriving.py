@@ -12,9 +12,7 @@ from appulse.windows.future import FutureGuard
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Ints
     from appulse.model.encoding import Encoding
     from appulse.model.readings import ReadingsEncoding
     from appulse.model.strings import Bytes
@@ -45,7 +43,7 @@ class Arrivals:
         """Rows come: forget what a push that raised has shown."""
         self._next.clear()
 
-    def judge(self, stream: int, time: NDArray[np.int64], key: Bytes, now: int | None = None) -> Judged:
+    def judge(self, stream: int, time: Ints, key: Bytes, now: int | None = None) -> Judged:
         """Which rows of a stream are from the future; ``now`` is by default this machine's."""
         judged, self._next[stream] = self.guards[stream].judge(time, key, now)
         return judged
@@ -56,7 +54,7 @@ class Arrivals:
             self.guards[stream] = guard
         self._next.clear()
 
-    def look(self, stream: int, time: NDArray[np.int64]) -> None:
+    def look(self, stream: int, time: Ints) -> None:
         """The first rows of a stream have come: warn if their times are likely in another unit."""
         if not len(time):
             return

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from appulse.engines.arriving import Arrivals
     from appulse.engines.options import CallSettings
+    from appulse.kernels.arrays import Ints
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
     from appulse.model.readings import ReadingsEncoding
@@ -31,7 +31,7 @@ class Rows(Protocol):
     """A batch of rows of one stream, with their times in microseconds."""
 
     @property
-    def time(self) -> NDArray[np.int64]: ...
+    def time(self) -> Ints: ...
     def __len__(self) -> int: ...
     def take(self, index: Any) -> Any: ...
     def filter(self, mask: Any) -> Any: ...
@@ -188,6 +188,6 @@ class Call(Generic[R]):
         return rows, rejects
 
 
-def behind_frontier(time: NDArray[np.int64], frontier: int) -> list[str]:
+def behind_frontier(time: Ints, frontier: int) -> list[str]:
     """How late each row is."""
     return [f"{s:.6f} seconds behind the slowest stream's frontier" for s in ((frontier - time) / 1e6).tolist()]

@@ -17,14 +17,13 @@ from appulse.model.strings import distinct
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Ints
     from appulse.model.carried import Columns
     from appulse.model.encoding import Encoding
     from appulse.model.stream import Stream
     from appulse.model.strings import Bytes
 
-    CarriedBy = Callable[[Bytes, NDArray[np.int64], Sequence[Encoding], Columns], tuple[Bytes, list[pa.Array]]]
+    CarriedBy = Callable[[Bytes, Ints, Sequence[Encoding], Columns], tuple[Bytes, list[pa.Array]]]
 
 # So many answers may have rows again and again; where no more than this share of them are distinct, it pays.
 _MANY, _OFTEN = 256, 0.7
@@ -71,7 +70,7 @@ def refuse_carry(streams: Iterable[Stream], call: str, reason: str) -> None:
 
 
 def carried_by(
-    keys: Bytes, stream: NDArray[np.int64], encodings: Sequence[Encoding], columns: Columns
+    keys: Bytes, stream: Ints, encodings: Sequence[Encoding], columns: Columns
 ) -> tuple[Bytes, list[pa.Array]]:
     """Of the rows of answers on one side, by their keys as carried: the keys, and ``columns``.
 

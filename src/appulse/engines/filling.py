@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
 
-    Ints = NDArray[np.int64]
 
 _ADDED = (SAMPLES, WEIGHTS, FILLED_BY)
 
@@ -62,7 +62,7 @@ class Around(Fill, Protocol):
 
     wait: int | None
 
-    def settled(self, values: NDArray[np.float64], time: Ints, group: Ints, complete: int) -> NDArray[np.bool_]:
+    def settled(self, values: Floats, time: Ints, group: Ints, complete: int) -> Flags:
         """Which rows are filled for good, given all those before ``complete``."""
         ...
 
@@ -210,13 +210,13 @@ class FillingBucket(TickBucket):
         self._forget_but(self._last_values(values[:end], usable[:end], group[:end]), end)
         return [answers]
 
-    def _usable(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def _usable(self, values: Floats) -> Flags:
         """Rows that fill others: not those that are rejects."""
         empty = np.isnan(values).all(axis=1)
         return np.asarray(~np.isinf(values).any(axis=1) & (~empty | self.call.empty_rows))
 
     @staticmethod
-    def _last_values(values: NDArray[np.float64], usable: NDArray[np.bool_], group: Ints) -> Ints:
+    def _last_values(values: Floats, usable: Flags, group: Ints) -> Ints:
         """The rows that have the last value of an attribute in a partition."""
         found = []
         for column in values.T:

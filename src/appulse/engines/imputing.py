@@ -26,8 +26,7 @@ from appulse.model.uncertainty import Incomplete, filled_samples
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.encoding import Encoding
     from appulse.model.filled import Fill
     from appulse.model.stream import Stream
@@ -172,7 +171,7 @@ def check_filled(schema: pa.Schema, stream: Stream) -> None:
             raise BadArgument(f"impute() adds a column {column!r}, and the frame has one already. Rename that.")
 
 
-def filled_columns(carried: Bytes, stream: NDArray[np.int64], encodings: Sequence[Encoding]) -> tuple[Bytes, pa.Array]:
+def filled_columns(carried: Bytes, stream: Ints, encodings: Sequence[Encoding]) -> tuple[Bytes, pa.Array]:
     """Of the rows of answers on one side, by their keys as carried: the keys, and what was filled in each.
 
     ``stream`` says which of the ``encodings`` each row is of.
@@ -243,9 +242,7 @@ def chosen_by_sample(
     return imputer.chosen(columns, *read, whole=False, empty_rows=empty_rows)
 
 
-def _usable(
-    stream: Stream, table: pa.Table, *, empty_rows: bool = False
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]] | None:
+def _usable(stream: Stream, table: pa.Table, *, empty_rows: bool = False) -> tuple[Floats, Ints, Ints] | None:
     """Values, times and partitions of the rows that can be filled or need not be, in order of time."""
     if not isinstance(stream.value, Incomplete):
         return None
@@ -279,7 +276,7 @@ def all_chosen(imputer: Any, streams: Sequence[Stream], tables: Sequence[pa.Tabl
 
 def _beside(
     names: Sequence[str], streams: Sequence[Stream], tables: Sequence[pa.Table]
-) -> dict[str, tuple[NDArray[np.float64], NDArray[np.int64]]]:
+) -> dict[str, tuple[Floats, Ints]]:
     """What incomplete streams measured and when; nothing where there are partitions, each a world of its own."""
     found = {}
     for name, stream, table in zip(names, streams, tables, strict=True):
@@ -289,18 +286,18 @@ def _beside(
     return found
 
 
-def _keys(table: pa.Table, stream: Stream, rows: NDArray[np.int64]) -> pa.ChunkedArray | None:
+def _keys(table: pa.Table, stream: Stream, rows: Ints) -> pa.ChunkedArray | None:
     """The keys of some rows; None where the table has none."""
     return table[stream.key].take(pa.array(rows)) if stream.key in table.schema.names else None
 
 
-def _fillable(rows: NDArray[np.float64], *, empty_rows: bool) -> NDArray[np.bool_]:
+def _fillable(rows: Floats, *, empty_rows: bool) -> Flags:
     """Which rows hold only finite numbers, and some of them unless ``empty_rows`` are to be filled."""
     some = np.ones(len(rows), bool) if empty_rows else ~np.isnan(rows).all(axis=1)
     return np.logical_and(some, ~np.isinf(rows).any(axis=1))
 
 
-def _identified(table: pa.Table, stream: Stream) -> NDArray[np.bool_]:
+def _identified(table: pa.Table, stream: Stream) -> Flags:
     """Which rows have a key, a time and a partition; others are rejects of any call, and nothing is learned of them."""
     _, null, strange = to_micros(table[stream.time].combine_chunks(), stream.unit)
     lacking = null | strange
@@ -310,7 +307,7 @@ def _identified(table: pa.Table, stream: Stream) -> NDArray[np.bool_]:
     return ~lacking
 
 
-def read_holes(table: pa.Table, stream: Stream) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+def read_holes(table: pa.Table, stream: Stream) -> tuple[Floats, Ints, Ints]:
     """Values with their holes, times and partitions of all rows."""
     model = incomplete_model(stream)
     time = to_micros(table[stream.time].combine_chunks(), stream.unit)[0]

@@ -27,8 +27,7 @@ from appulse.operators.numbering import canonical_order
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Ints
     from appulse.model.encoding import Encoding
     from appulse.model.strings import Bytes
 
@@ -63,7 +62,7 @@ class ObjectsCall(Call[Objects]):
     def keys(self, stream: int, rows: Objects) -> Bytes:
         return own_keys(rows, self.encodings[stream])
 
-    def order(self, stream: int, rows: Objects) -> NDArray[np.int64]:
+    def order(self, stream: int, rows: Objects) -> Ints:
         """The places of rows in canonical order, whatever they carry."""
         return canonical_order(replace(rows, key=self.keys(stream, rows)))
 

@@ -14,7 +14,7 @@ from appulse.model.sizes import size
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Floats
 
 __all__ = ["Growth", "Plan", "Step", "Stretch", "Trial", "estimate", "most_answers"]
 
@@ -100,7 +100,7 @@ class Trial:
 
     busiest: Stretch
     others: Sequence[Stretch]
-    typical: NDArray[np.float64]
+    typical: Floats
     bins: int
     stays: float | None
     steady: bool
@@ -109,7 +109,7 @@ class Trial:
     rows: int = 0
 
     @property
-    def usual(self) -> NDArray[np.float64]:
+    def usual(self) -> Floats:
         """Rows a second of each stream, on the whole."""
         return np.asarray(self.typical.sum(axis=0) / self.bins)
 
@@ -312,7 +312,7 @@ def _thinned(stretch: Stretch, growth: Growth) -> float:
     return whole / max(sum(kept), 1)
 
 
-def _made(stretch: Stretch, growth: Growth, more: NDArray[np.float64]) -> float:
+def _made(stretch: Stretch, growth: Growth, more: Floats) -> float:
     """Answers a second of all rows of a stretch."""
     later, share = stretch.later, np.maximum(stretch.share, 1e-12)
     seconds = stretch.seconds * len(later) / len(stretch.steps)
@@ -335,9 +335,7 @@ def standard_error(stretches: Sequence[Stretch], growth: Growth) -> float:
     return float(np.sqrt((off**2).sum() * len(off) / max(1, len(off) - 1)) / made.sum())
 
 
-def _by_row(
-    stretches: Sequence[Stretch], growth: Growth, more: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _by_row(stretches: Sequence[Stretch], growth: Growth, more: Floats) -> tuple[Floats, Floats]:
     """Answers of stretches, and what they are in proportion to, by the row: a stretch is tried for each of its rows."""
     rates = np.array([one.rates for one in stretches])
     rows = np.maximum(rates.sum(axis=1), 1e-300)
@@ -345,7 +343,7 @@ def _by_row(
     return made / rows, _chances(rates, 1 if growth.nearest else growth.answers) / rows
 
 
-def _chances(rates: NDArray[np.float64], power: int) -> NDArray[np.float64]:
+def _chances(rates: Floats, power: int) -> Floats:
     """What answers are in proportion to, by the rates of the streams, which are the last axis."""
     if power < 2:
         return np.asarray(rates.mean(axis=-1))
@@ -377,7 +375,7 @@ def _cost(steps: Sequence[Step]) -> Callable[[float], float]:
     return lambda now: base + slope * now if base > 0 else mean * max(now, 1.0) / max(middle, 1.0)
 
 
-def _of_nearest(made: int, rows: int, k: int, share: Sequence[float], more: NDArray[np.float64]) -> float:
+def _of_nearest(made: int, rows: int, k: int, share: Sequence[float], more: Floats) -> float:
     """How many partners rows get once there are more of them: with those in reach as in a Poisson process."""
     if not rows or (share[1] > 0.999 and more[1] == 1):
         return float(made)

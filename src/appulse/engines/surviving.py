@@ -36,10 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, Self
 
-    from numpy.typing import NDArray
-
     from appulse.engines.local import Local
     from appulse.engines.options import CallSettings
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
@@ -88,15 +87,15 @@ class SurvivingCall(ThingsCall):
         numbers = pa.array(_numbers(table, self.values), mask=self._bare(table))
         return super().encode(stream, table.append_column(_VALUES, numbers))
 
-    def _bare(self, table: pa.Table) -> NDArray[np.bool_]:
+    def _bare(self, table: pa.Table) -> Flags:
         """Rows that withdraw others and lack a value; of attributes that may be missing, all."""
         if self.encoding.change is None or not self.values:
             return np.zeros(len(table), bool)
         lack = [np.asarray(chunk(table[name]).is_null(nan_is_null=True)) for name in self.values]
-        lacking: NDArray[np.bool_] = (np.logical_and if self.may_lack else np.logical_or).reduce(lack)
+        lacking: Flags = (np.logical_and if self.may_lack else np.logical_or).reduce(lack)
         return lacking & removals(table[self.encoding.change])
 
-    def order(self, stream: int, rows: Objects) -> NDArray[np.int64]:
+    def order(self, stream: int, rows: Objects) -> Ints:
         """The places of rows in the canonical order of their values, as any other call has it; first those without."""
         table, behind = self.table_of(rows).append_column(_NUMBER, pa.array(np.arange(len(rows)))), self.behind
         if behind.dimensions is None:
@@ -155,7 +154,7 @@ def resolve_surviving(
     ).over([stream], settings)
 
 
-def _numbers(table: pa.Table, columns: Sequence[str]) -> NDArray[np.float64]:
+def _numbers(table: pa.Table, columns: Sequence[str]) -> Floats:
     """A hash of each row's values in some columns, in the 53 bits that a float holds."""
     n = len(table)
     none = Bytes(np.zeros(n + 1, np.int64), np.empty(0, np.uint8))
@@ -187,7 +186,7 @@ class SignedBucket(SurvivingBucket):
         self._gone, self._came = [], []
         super().withdraw()
 
-    def note(self, old: Sequence[Objects], new: Sequence[Objects], stands: Sequence[NDArray[np.bool_]] | None) -> None:
+    def note(self, old: Sequence[Objects], new: Sequence[Objects], stands: Sequence[Flags] | None) -> None:
         """Hold what is to be answered in this step."""
         if stands is None:
             self._came += new

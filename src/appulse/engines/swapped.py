@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Floats
+
     #: Of places, longitudes and latitudes (n, 2), the rows that lie in some region.
-    Covering = Callable[[NDArray[np.float64]], NDArray[np.integer]]
+    Covering = Callable[[Floats], NDArray[np.integer]]
 
 # Rows that are looked at, until one lies in a region.
 _ENOUGH = 10_000
@@ -34,7 +36,7 @@ class Swapped:
         """Whether enough rows were looked at."""
         return self._looked_at >= _ENOUGH
 
-    def look(self, at: NDArray[np.float64], covering: Covering) -> None:
+    def look(self, at: Floats, covering: Covering) -> None:
         """Look at the longitudes and latitudes (n, 2) of rows."""
         at = at[: _ENOUGH - self._looked_at]
         if not len(at):

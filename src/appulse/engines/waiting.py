@@ -13,12 +13,12 @@ from appulse.operators.waiting import Waiting
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from appulse.engines.bucket import Blobs
     from appulse.engines.objects import ObjectsCall
+    from appulse.kernels.arrays import Flags
 
 
 class WaitingBucket(ObjectsBucket):
@@ -76,7 +76,7 @@ class WaitingBucket(ObjectsBucket):
                 for one in self.waits(stream):
                     one.keep([masks[id(part)] for part in one.parts])
 
-    def note(self, old: Sequence[Objects], new: Sequence[Objects], stands: Sequence[NDArray[np.bool_]] | None) -> None:
+    def note(self, old: Sequence[Objects], new: Sequence[Objects], stands: Sequence[Flags] | None) -> None:
         """For subclasses: rows that waited, rows that came, and which of either stand (None: all)."""
 
     # --- the log

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Iterable, Sequence
 
-    from numpy.typing import NDArray
-
     from appulse.engines.objects import ObjectsCall
+    from appulse.kernels.arrays import Flags
     from appulse.model.objects import Objects
     from appulse.operators.numbering import Sequencer
 
@@ -52,7 +51,7 @@ class Corrections:
         came: Held,
         asked: Iterable[tuple[int, Objects]],
         before: int | None,
-        held: Callable[[int, Objects], NDArray[np.bool_]],
+        held: Callable[[int, Objects], Flags],
         waiting: Held = (),
     ) -> tuple[Held, Held]:
         """Of the rows that came those that stay, and of those that stood the rows that are withdrawn.
@@ -70,9 +69,7 @@ class Corrections:
         for stream, wanted in self._wanted(asked, before):
             self.ledger.wait(stream, wanted)
 
-    def stands_of(
-        self, stream: int, held: Sequence[Objects], came: Sequence[Objects]
-    ) -> list[NDArray[np.bool_]] | None:
+    def stands_of(self, stream: int, held: Sequence[Objects], came: Sequence[Objects]) -> list[Flags] | None:
         """Which rows stand, of those that the operator holds, part by part, and of those that came; None: all."""
         if not self.ledger.waiting():
             self.ledger.have_left(stream)
@@ -129,14 +126,14 @@ class Corrections:
         for block in blocks:
             self.ledger.wait(*unpack_withdrawals(block[1:]))
 
-    def _unsure(self, stream: int, rows: Objects, before: int | None) -> NDArray[np.bool_]:
+    def _unsure(self, stream: int, rows: Objects, before: int | None) -> Flags:
         """Whether a row may have come and left again."""
         if self._call.arrival:
             return np.ones(len(rows), bool)
         if before is None:
             return np.zeros(len(rows), bool)
         window = 0 if self._windows is None else self._windows[stream]
-        unsure: NDArray[np.bool_] = rows.time + window < before
+        unsure: Flags = rows.time + window < before
         return unsure
 
     def _refused(self, stream: int, asked: Withdrawals) -> pa.Table:

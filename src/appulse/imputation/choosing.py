@@ -29,10 +29,8 @@ from appulse.model.workers import Workers, cores
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from appulse.imputation.imputer import Imputer
-    from appulse.imputation.repository import Floats, Ints
+    from appulse.kernels.arrays import Flags, Floats, Ints
 
     Others = Mapping[str, tuple[Floats, Ints]]
 
@@ -386,7 +384,7 @@ def _copies(rows: Floats, taken: Floats) -> Ints:
     return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
 
 
-def _lacking_too(values: Floats, at: Ints, time: Ints, rows: NDArray[np.bool_], shift: int) -> tuple[Floats, Ints]:
+def _lacking_too(values: Floats, at: Ints, time: Ints, rows: Flags, shift: int) -> tuple[Floats, Ints]:
     """Another stream beside, without what it lacks where those rows come from of which some value was taken out.
 
     Streams often lack the same at the same time. Where one is filled it must not look at more than it is going to have.
@@ -399,7 +397,7 @@ def _lacking_too(values: Floats, at: Ints, time: Ints, rows: NDArray[np.bool_], 
     return np.where(rows[own][here][:, None] & np.isnan(values[there]), np.nan, values), at
 
 
-def _rows_taken_out(missing: NDArray[np.bool_], time: Ints, group: Ints) -> list[tuple[NDArray[np.bool_], int]]:
+def _rows_taken_out(missing: Flags, time: Ints, group: Ints) -> list[tuple[Flags, int]]:
     """As `_taken_out`, whole rows, where rows of the partitions some way off are empty.
 
     Rounds that would leave nothing of an attribute are left out.
@@ -416,14 +414,14 @@ def _rows_taken_out(missing: NDArray[np.bool_], time: Ints, group: Ints) -> list
     return rounds or [(np.zeros_like(missing), 0)]
 
 
-def _taken_out(missing: NDArray[np.bool_], *, whole: bool = False) -> list[tuple[NDArray[np.bool_], int]]:
+def _taken_out(missing: Flags, *, whole: bool = False) -> list[tuple[Flags, int]]:
     """Values to take out, in rounds: what rows some way off lack, or else a tenth of the rows; and how many off.
 
     Each round takes every so many of these runs, so that what is left has not many more holes than there are. No row
     loses its last value, unless with ``whole``.
     """
     n, d = missing.shape
-    rounds: list[tuple[NDArray[np.bool_], int]] = []
+    rounds: list[tuple[Flags, int]] = []
     runs = int((missing[1:] > missing[:-1]).sum())
     shifts = _SHIFTS if missing.mean() > _SPARSE else _SHIFTS[:2] if runs >= _MANY else _SHIFTS[:3]
     parts = max(1, min(len(shifts), int((missing & ~np.roll(missing, 1, axis=0)).sum())))  # as they are rolled

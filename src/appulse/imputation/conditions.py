@@ -14,7 +14,7 @@ from appulse.imputation.repository import Constraints, Index, Repository
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from appulse.imputation.repository import Floats, Ints
+    from appulse.kernels.arrays import Floats, Ints
 
 #: Parts of as many rows each that an attribute's values are cut into; ranges are runs of them.
 PARTS = 8

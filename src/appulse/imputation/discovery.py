@@ -19,7 +19,7 @@ from appulse.imputation.verification import verified
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from appulse.imputation.repository import Floats
+    from appulse.kernels.arrays import Floats
 
 #: Tolerances that are tried, in deviations of an attribute, wide ones first.
 STEPS = tuple(2.0**-k for k in range(12))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from appulse.imputation.imputer import Imputer
-    from appulse.imputation.repository import Floats, Ints
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.model.filled import Fill
     from appulse.model.meaning import Meaning
 

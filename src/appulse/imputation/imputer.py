@@ -32,9 +32,7 @@ from appulse.imputation.verification import Verification, check
 from appulse.model.meaning import digest, without_defaults
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from appulse.imputation.repository import Floats, Ints
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.model.filled import Fill, Filled
     from appulse.model.meaning import Meaning
 
@@ -339,21 +337,21 @@ class DependencyFill:
                 lows[at], highs[at] = np.minimum(lows[at], low), np.maximum(highs[at], high)
         return lows, highs
 
-    def _hulls(self, values: Floats, holes: NDArray[np.int64], part: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    def _hulls(self, values: Floats, holes: Ints, part: Ints) -> tuple[Floats, Floats]:
         lattice = self._lattice(part)
         nodes = lattice.usable(self._observed(holes))
         return lattice.index.hulls(values[:, self._places(lattice)], nodes, lattice.constraints)
 
-    def _lattice(self, part: NDArray[np.int64]) -> Lattice:
+    def _lattice(self, part: Ints) -> Lattice:
         return self.imputer.lattice(tuple(self.attributes[k] for k in part), self.attributes)
 
-    def _places(self, lattice: Lattice) -> NDArray[np.int64]:
+    def _places(self, lattice: Lattice) -> Ints:
         return np.array([self.attributes.index(axis) for axis in lattice.axes], np.int64)
 
-    def _observed(self, holes: NDArray[np.int64]) -> frozenset[str]:
+    def _observed(self, holes: Ints) -> frozenset[str]:
         return frozenset(self.attributes) - {self.attributes[k] for k in holes}
 
-    def _choices(self, values: Floats, holes: NDArray[np.int64], part: NDArray[np.int64]) -> Choices:
+    def _choices(self, values: Floats, holes: Ints, part: Ints) -> Choices:
         lattice = self._lattice(part)
         nodes = lattice.usable(self._observed(holes))
         rows = values[:, self._places(lattice)]

@@ -21,15 +21,13 @@ from appulse.model.times import Duration, duration
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
-    from appulse.imputation.repository import Floats, Ints
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.filled import Filled
     from appulse.model.meaning import Meaning
 
 
 #: Of rows with holes those to be filled; None: all.
-Wanted: TypeAlias = "NDArray[np.bool_] | None"
+Wanted: TypeAlias = "Flags | None"
 _LARGE = 256  # binary exponent of values beyond which products of several may overflow
 
 
@@ -43,7 +41,7 @@ class AroundFill(SimpleFill):
         super().__init__((name,), meaning, fill, in_order=True)
         self.wait, self._looks_ahead = wait, looks_ahead
 
-    def settled(self, values: Floats, time: Ints, group: Ints, complete: int) -> NDArray[np.bool_]:
+    def settled(self, values: Floats, time: Ints, group: Ints, complete: int) -> Flags:
         """Which of the rows (n, d), all those before ``complete``, are filled for good."""
         before, after = neighbours(values, time, group)
         known = after >= 0

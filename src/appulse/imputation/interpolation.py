@@ -17,7 +17,7 @@ from appulse.model.meaning import without_defaults
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from appulse.imputation.repository import Floats, Ints
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.model.filled import Filled
     from appulse.model.meaning import Meaning
 

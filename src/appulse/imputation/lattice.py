@@ -17,10 +17,9 @@ from appulse.imputation.samples import thinned
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from appulse.imputation.dependencies import DifferentialDependency
-    from appulse.imputation.repository import Floats, Ints, Repository
+    from appulse.imputation.repository import Repository
+    from appulse.kernels.arrays import Floats, Ints
 
 #: Rules that can be combined: 2^n - 1 nodes.
 MOST_RULES = 10
@@ -178,7 +177,7 @@ class Dimensions:
         return self._known[axes]
 
 
-def correlation_dimension(points: NDArray[np.float64]) -> float:
+def correlation_dimension(points: Floats) -> float:
     """D2 of points (n, axes) in [0, 1]: the slope of log S2 against log r, S2 the share of pairs in one cell.
 
     Over the cells of side 1/2 to 1/256 that hold two points or more on the average.

@@ -9,11 +9,7 @@ import numpy as np
 from appulse.kernels import regressions as kernels
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from appulse.imputation.repository import Ints
-
-    Flags = NDArray[np.bool_]
+    from appulse.kernels.arrays import Flags, Floats, Ints
 
 #: Attributes that are learned from at most: more tell little, and make rows that have all of them rare.
 MOST_SEEN = 16
@@ -31,7 +27,7 @@ def learnable(there: Flags, holes: Ints, seen: Ints) -> tuple[Ints, Ints]:
     return found
 
 
-def closest(likeness: NDArray[np.float64], holes: Ints, seen: Ints) -> Ints:
+def closest(likeness: Floats, holes: Ints, seen: Ints) -> Ints:
     """Of many attributes seen, those most like the holes' by ``likeness`` (d, d)."""
     if len(seen) <= MOST_SEEN:
         return seen
@@ -39,7 +35,7 @@ def closest(likeness: NDArray[np.float64], holes: Ints, seen: Ints) -> Ints:
     return np.sort(seen[order[:MOST_SEEN]])
 
 
-def correlations(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def correlations(rows: Floats) -> Floats:
     """How much each two attributes go together, (d, d), over the rows that have both; 0 where that is not known."""
     there = ~np.isnan(rows)
     count = there.T.astype(float) @ there
@@ -50,7 +46,7 @@ def correlations(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where((count >= kernels.LEAST_ROWS) & np.isfinite(found), found, 0.0)
 
 
-def _middle(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _middle(rows: Floats) -> Floats:
     there = ~np.isnan(rows)
-    total: NDArray[np.float64] = np.where(there, rows, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
+    total: Floats = np.where(there, rows, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
     return total

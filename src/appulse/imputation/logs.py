@@ -15,10 +15,8 @@ from appulse.model.meaning import real
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from appulse.imputation.imputer import Imputer
-    from appulse.imputation.repository import Floats, Ints
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.filled import Fill, Filled
 
 _SHIFTS = np.geomspace(1e-3, 3.0, 25)  # of the range, that are tried
@@ -86,7 +84,7 @@ class _Filled(Sparing):
     def __init__(self, whole: Fill, logs: Logs) -> None:
         self.whole, self.logs = whole, logs
 
-    def __call__(self, values: Floats, time: Ints, group: Ints, wanted: NDArray[np.bool_] | None = None) -> Filled:
+    def __call__(self, values: Floats, time: Ints, group: Ints, wanted: Flags | None = None) -> Filled:
         rows = self.logs.taken(values)
         if wanted is not None and isinstance(self.whole, SimpleFill):
             filled = self.whole.fill_some(rows, time, group, wanted)

@@ -14,10 +14,9 @@ from appulse.model.filled import OBSERVED, Filled
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from appulse.imputation.imputer import Imputer
-    from appulse.imputation.repository import Floats, Ints, Repository
+    from appulse.imputation.repository import Repository
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.filled import Fill
     from appulse.model.meaning import Meaning
 
@@ -70,7 +69,7 @@ class MarginalFill:
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
         return self._completed(self.whole.fill(values, time, group))
 
-    def fill_some(self, values: Floats, time: Ints, group: Ints, wanted: NDArray[np.bool_]) -> Filled:
+    def fill_some(self, values: Floats, time: Ints, group: Ints, wanted: Flags) -> Filled:
         """As `fill`; rows that are not wanted may be left with their holes."""
         if not isinstance(self.whole, SimpleFill):
             return self.fill(values, time, group)

@@ -16,11 +16,9 @@ from appulse.model.workers import Workers
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from appulse.imputation.imputer import Imputer
-    from appulse.imputation.repository import Floats, Ints
     from appulse.imputation.scores import Judged
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.filled import Fill
     from appulse.model.meaning import Meaning
 
@@ -160,7 +158,7 @@ class MixedFill:
         return Filled(first, np.ascontiguousarray(rows[order]), np.concatenate(shares)[order], way)
 
     @staticmethod
-    def _able(part: Filled, owner: Ints) -> NDArray[np.bool_]:
+    def _able(part: Filled, owner: Ints) -> Flags:
         able = np.ones(len(part.way), np.bool_)
         able[owner[~np.isfinite(part.rows).all(axis=1)]] = False
         return able

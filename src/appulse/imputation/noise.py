@@ -12,9 +12,7 @@ from appulse.model.filled import Filled
 from appulse.model.points import normal_points
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from appulse.imputation.repository import Floats, Ints
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.filled import Fill
     from appulse.model.meaning import Meaning
 
@@ -71,7 +69,7 @@ class NoisyAround(NoisyFill):
         """That of the fill."""
         return self.whole.wait
 
-    def settled(self, values: Floats, time: Ints, group: Ints, complete: int) -> NDArray[np.bool_]:
+    def settled(self, values: Floats, time: Ints, group: Ints, complete: int) -> Flags:
         """That of the fill."""
         return self.whole.settled(values, time, group, complete)
 

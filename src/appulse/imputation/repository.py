@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.model.meaning import Meaning
 
-Floats: TypeAlias = "NDArray[np.float64]"
-Ints: TypeAlias = "NDArray[np.int64]"
 _SHOWN = 5  # columns in a message
 _CONVERT = "Convert what holds numbers, e.g. frame.astype({'a': float})"
 _ARRAYS = ("columns", "order", "begin", "end", "bounds", "codes", "values", "counts")  # of an index

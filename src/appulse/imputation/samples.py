@@ -16,9 +16,7 @@ from appulse.model.filled import OBSERVED, Filled
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
-    from appulse.imputation.repository import Floats, Ints
+    from appulse.kernels.arrays import Flags, Floats, Ints
 
 # Samples of one row, and of all rows that are filled at once, beyond which they are refused, not filled.
 MOST_COMBINED, _MOST_TOGETHER = 1 << 24, 1 << 27
@@ -32,7 +30,7 @@ class Choices(Batch):
     ``columns`` are the attributes, ``way`` (n) what filled them.
     """
 
-    columns: NDArray[np.int64] = field(metadata=SHARED)
+    columns: Ints = field(metadata=SHARED)
     begin: Ints
     count: Ints
     values: Floats = field(metadata=SHARED)
@@ -71,7 +69,7 @@ def expanded(
     values: Floats,
     choices: Callable[[Floats, Ints, Ints], Sequence[Choices]],
     instances: int | None = None,
-    wanted: NDArray[np.bool_] | None = None,
+    wanted: Flags | None = None,
     together: Callable[[Floats, Ints, Ints], Sequence[Choices]] | None = None,
 ) -> Filled:
     """Rows (n, d), NaN where something is missing, as samples: every combination of what its holes may be.
@@ -84,7 +82,7 @@ def expanded(
     missing = np.isnan(values)
     way = np.full((n, d), OBSERVED, np.int64)
     sizes = np.ones(n, np.int64)
-    known: list[tuple[NDArray[np.int64], list[Choices]]] = []
+    known: list[tuple[Ints, list[Choices]]] = []
     for holes, rows in patterns(missing if wanted is None else missing & wanted[:, None]):
         parts: list[Choices] = list(choices(values[rows], holes, rows)) if len(holes) else []
         if instances is not None and parts:
@@ -120,9 +118,7 @@ def expanded(
 
 
 def evenly(
-    values: Floats,
-    samples: Callable[[Sequence[tuple[Ints, Ints]]], Sequence[Floats]],
-    wanted: NDArray[np.bool_] | None = None,
+    values: Floats, samples: Callable[[Sequence[tuple[Ints, Ints]]], Sequence[Floats]], wanted: Flags | None = None
 ) -> Filled:
     """As `expanded`, where nothing is combined: samples are put in place at once.
 
@@ -152,7 +148,7 @@ def _combined(parts: Sequence[Choices], n: int) -> Floats:
     return found
 
 
-def patterns(missing: NDArray[np.bool_]) -> list[tuple[Ints, Ints]]:
+def patterns(missing: Flags) -> list[tuple[Ints, Ints]]:
     """Which attributes are missing together, and in which rows: each set once."""
     packed = np.packbits(missing, axis=1)
     # Few attributes are one byte, whose order is found by counting.
@@ -163,7 +159,7 @@ def patterns(missing: NDArray[np.bool_]) -> list[tuple[Ints, Ints]]:
     return [(missing[order[begin]].nonzero()[0], order[begin:end]) for begin, end in pairwise(bounds) if end > begin]
 
 
-def _refuse_too_many(sizes: Ints, missing: NDArray[np.bool_]) -> None:
+def _refuse_too_many(sizes: Ints, missing: Flags) -> None:
     """Raise `BadArgument`, before there is any, for more samples than memory is for."""
     total, d = int(sizes.sum()), missing.shape[1]
     if total <= _MOST_TOGETHER:

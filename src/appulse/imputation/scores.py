@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from appulse.imputation.imputer import Imputer
-    from appulse.imputation.repository import Floats, Ints
+    from appulse.kernels.arrays import Floats, Ints
 
 _LEVELS = np.arange(0.1, 1.0, 0.1)
 

@@ -22,9 +22,7 @@ from appulse.model.meaning import digest_of, real, without_defaults
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
-    from appulse.imputation.repository import Floats, Ints
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.meaning import Meaning
 
 
@@ -42,7 +40,7 @@ _Bins: TypeAlias = Annotated[
 class Sparing:
     """What fills by a function that takes, as a fourth argument, which rows with holes are to be filled."""
 
-    def __call__(self, values: Floats, time: Ints, group: Ints, wanted: NDArray[np.bool_] | None = None) -> Filled:
+    def __call__(self, values: Floats, time: Ints, group: Ints, wanted: Flags | None = None) -> Filled:
         """Rows filled; those that are not wanted may be left with their holes."""
         raise NotImplementedError
 
@@ -68,7 +66,7 @@ class SimpleFill:
         with np.errstate(over="ignore", invalid="ignore"):  # what is beyond a double becomes a reject
             return self._fill(values, time, group)
 
-    def fill_some(self, values: Floats, time: Ints, group: Ints, wanted: NDArray[np.bool_]) -> Filled:
+    def fill_some(self, values: Floats, time: Ints, group: Ints, wanted: Flags) -> Filled:
         """As `fill`; rows that are not wanted may be left with their holes."""
         if not isinstance(self._fill, Sparing):
             return self.fill(values, time, group)

@@ -16,9 +16,7 @@ from appulse.model.filled import Fill
 from appulse.model.meaning import real, without_defaults
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from appulse.imputation.repository import Floats, Ints
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.filled import Filled
     from appulse.model.meaning import Meaning
 
@@ -96,7 +94,7 @@ def _weights(places: Floats, power: float) -> Floats:
     return found
 
 
-def _means(values: Floats, there: NDArray[np.bool_], weights: Floats) -> Floats:
+def _means(values: Floats, there: Flags, weights: Floats) -> Floats:
     """The means of what is there in each row, by each row of weights; NaN where none of it has any."""
     total = there @ weights.T
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -121,7 +119,7 @@ class _Between:
 
         return evenly(values, lambda holed: [samples(*each) for each in holed], wanted)
 
-    def _means(self, values: Floats, there: NDArray[np.bool_], holes: Ints) -> Floats:
+    def _means(self, values: Floats, there: Flags, holes: Ints) -> Floats:
         """What the others say of some attributes in every row, (n, holes), as if all of these were missing."""
         weights = self.weights[holes].copy()
         weights[:, holes] = 0.0

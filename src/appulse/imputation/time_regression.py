@@ -20,7 +20,7 @@ from appulse.model.workers import Workers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from appulse.imputation.repository import Floats, Ints
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.model.filled import Filled
 
 _PENALTIES = np.array([1e-3, 1e-2, 1e-1, 1.0, np.inf])  # of weights, in deviations

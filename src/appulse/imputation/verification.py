@@ -13,7 +13,8 @@ from appulse.imputation.repository import Constraints, Index
 
 if TYPE_CHECKING:
     from appulse.imputation.dependencies import DifferentialDependency
-    from appulse.imputation.repository import Ints, Repository
+    from appulse.imputation.repository import Repository
+    from appulse.kernels.arrays import Ints
 
 #: All pairs of close rows are looked at up to so many.
 MOST_PAIRS = 100_000_000

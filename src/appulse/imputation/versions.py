@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from appulse.imputation.imputer import DependencyFill
-    from appulse.imputation.repository import Floats, Ints
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.model.filled import Filled
     from appulse.model.meaning import Meaning
 

@@ -22,12 +22,11 @@ from appulse.model.times import to_micros
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
     from appulse.connect.files import LineFiles
     from appulse.connect.source import Unreadable
     from appulse.engines.planning import Plan
     from appulse.jobs.job import Job
+    from appulse.kernels.arrays import Ints
     from appulse.model.stream import Stream
 
 __all__ = ["plan_job", "untried"]
@@ -98,7 +97,7 @@ class _Files:
                 raise JobError(f"--sample names {name!r}, which is not a source.{nearest(name, sources)}")
         self._streams: dict[str, Stream] = dict(zip(sources, job.table.streams(), strict=True))
         self._parts: dict[str, list[_Part]] = {}
-        self.times: dict[str, NDArray[np.int64]] = {}
+        self.times: dict[str, Ints] = {}
         self.unreadable: dict[str, list[Unreadable]] = {}  # lines that are no rows
         for name, stream in self._streams.items():
             data = _dataset(job, name, samples.get(name))
@@ -179,7 +178,7 @@ def _dataset(job: Job, name: str, sample: Path | None) -> ds.Dataset | LineFiles
         raise JobError(f"--sample {name}: {sample} cannot be read: {error}") from error
 
 
-def _times(data: ds.Dataset | LineFiles, stream: Stream) -> tuple[list[_Part], NDArray[np.int64], list[Unreadable]]:
+def _times(data: ds.Dataset | LineFiles, stream: Stream) -> tuple[list[_Part], Ints, list[Unreadable]]:
     """The files of a source as far as their times are read, these in order, and lines that are no rows."""
     parts, found, count, rows = [], [], 0, 0
     lost: list[Unreadable] = []
@@ -202,7 +201,7 @@ def _times(data: ds.Dataset | LineFiles, stream: Stream) -> tuple[list[_Part], N
     return parts, np.sort(np.concatenate(found)), lost
 
 
-def _micros(column: pa.Array, stream: Stream) -> NDArray[np.int64]:
+def _micros(column: pa.Array, stream: Stream) -> Ints:
     """Times in microseconds; where there is none, one that is in no stretch."""
     micros, null, strange = to_micros(column, stream.unit)
     return np.where(null | strange, _NEVER, micros) if (null | strange).any() else micros

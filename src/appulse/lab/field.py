@@ -31,7 +31,7 @@ from appulse.model.columns import as_array, chunk, column, floats, is_list, is_n
 from appulse.model.times import is_time
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Ints
 
 _NEEDED = ("phenomenon", "event", "time", "value", "sensors")
 _TYPES = {"phenomenon": pa.types.is_integer, "time": lambda kind: is_time(kind) or is_numeric(kind), "sensors": is_list}
@@ -173,7 +173,7 @@ def tagged(
     return readings.append_column("phenomenon", pa.array(found, pa.int64(), mask=~inside))
 
 
-def _last(place: NDArray[np.int64], begin: NDArray[np.int64], asked: NDArray[np.int64], when: NDArray[np.int64]) -> Any:
+def _last(place: Ints, begin: Ints, asked: Ints, when: Ints) -> Any:
     """For each (asked, when) the last row of (place, begin), in order, that is not beyond it; -1 without one."""
     both = np.lexsort(
         (
@@ -219,7 +219,7 @@ def _bins(values: pa.ChunkedArray, resolution: float | None, *, of_bins: bool = 
     return pa.array(lower)
 
 
-def _times(given: pa.ChunkedArray | pa.Array, what: str) -> NDArray[np.int64]:
+def _times(given: pa.ChunkedArray | pa.Array, what: str) -> Ints:
     array = chunk(given)
     if not (is_time(array.type) or is_numeric(array.type)):
         raise BadArgument(f"{what} holds {array.type}. Give a column of timestamps, dates or numbers.")

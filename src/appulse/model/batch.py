@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Index = NDArray[np.int64] | NDArray[np.int32]
+    from appulse.kernels.arrays import ByteArray, Flags, Ints, Ints32
+
+    Index = Ints | Ints32
 
 Values = TypeVar("Values")
 _WORD = 8  # bytes, of which most keys are
@@ -66,7 +68,7 @@ class Batch:
         given = [(getattr(self, name), shared) for name, shared in _FIELDS[type(self)]]
         return type(self)(*[v if shared else _KIND[type(v)].slice(v, begin, end) for v, shared in given])
 
-    def filter(self, mask: NDArray[np.bool_]) -> Self:
+    def filter(self, mask: Flags) -> Self:
         """The rows where ``mask`` is true."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
@@ -98,7 +100,7 @@ class Ragged(Generic[Values]):
     ``values`` is a column as a `Batch` may have it. Offsets begin at 0 and end at its length.
     """
 
-    offsets: NDArray[np.int64]
+    offsets: Ints
     values: Values
 
     def __len__(self) -> int:
@@ -110,12 +112,12 @@ class Ragged(Generic[Values]):
         return self.offsets.nbytes + int(_KIND[type(self.values)].nbytes(self.values))
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Ints:
         """The number of values of each row."""
         return np.diff(self.offsets)
 
     @property
-    def owner(self) -> NDArray[np.int64]:
+    def owner(self) -> Ints:
         """The row of each value."""
         return np.repeat(np.arange(len(self)), self.counts)
 
@@ -146,7 +148,7 @@ class Ragged(Generic[Values]):
         low, high = int(offsets[0]), int(offsets[-1])
         return type(self)(offsets - low, _KIND[type(self.values)].slice(self.values, low, high))
 
-    def cut(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> Self:
+    def cut(self, begin: Ints, end: Ints) -> Self:
         """A row of each run of values from ``begin`` to ``end``, copied; they are an array of one dimension."""
         values: Any = self.values
         taken: Any  # as the values are
@@ -162,16 +164,14 @@ class Ragged(Generic[Values]):
         return cls(np.concatenate([*offsets, ends[-1:]]).astype(np.int64), values)
 
 
-def words_at(values: NDArray[np.uint8], index: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+def words_at(values: ByteArray, index: Ints) -> tuple[Ints, ByteArray]:
     """Of runs of eight bytes those at ``index``, as (offsets, values)."""
     taken = room(len(index), np.uint64)
     take_words(values.view(np.uint64), index, taken)
     return steps(len(index) + 1, _WORD), taken.view(np.uint8)
 
 
-def runs_at(
-    begin: NDArray[np.int64], last: int, base: int, values: NDArray[Any], index: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def runs_at(begin: Ints, last: int, base: int, values: NDArray[Any], index: Ints) -> tuple[Ints, NDArray[Any]]:
     """Of runs, one after the other, that begin at ``values[begin[i] - base]`` those at ``index``: (offsets, values).
 
     The last run ends at ``last``.
@@ -276,7 +276,7 @@ def _concat(name: str, columns: Sequence[Any]) -> Any:
     return _KIND[type(columns[0])].concat(columns)
 
 
-def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _offsets(counts: Ints) -> Ints:
     """Where runs of these lengths begin, and where the last one ends."""
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])

@@ -14,10 +14,8 @@ from appulse.model.strings import Bytes, encode
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
 
-    Ints = NDArray[np.int64]
-    Floats = NDArray[np.float64]
+    from appulse.kernels.arrays import Floats, Ints
 
 
 def canonical_places(key: pa.ChunkedArray | pa.Array | None, time: Ints, group: Ints, values: Floats) -> Ints:

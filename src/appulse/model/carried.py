@@ -13,14 +13,14 @@ from appulse.model.strings import Bytes, decode, encode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import ByteArray, Floats, Ints
 
 #: Columns by name, with their types.
 Columns = tuple[tuple[str, pa.DataType], ...]
 _LENGTH = 4  # bytes of a length
 
 
-def with_tail(keys: Bytes, centre: NDArray[np.float64], tail: Bytes) -> Bytes:
+def with_tail(keys: Bytes, centre: Floats, tail: Bytes) -> Bytes:
     """Keys with a tail behind each.
 
     The order is still by key, then by mean, which is how rows of one time are numbered: a zero byte, lower than any of
@@ -32,13 +32,13 @@ def with_tail(keys: Bytes, centre: NDArray[np.float64], tail: Bytes) -> Bytes:
     return _joined([keys, Bytes.fixed(order), tail])
 
 
-def split_tail(keys: Bytes, d: NDArray[np.int64] | int, length: NDArray[np.int64] | int) -> tuple[Bytes, Bytes]:
+def split_tail(keys: Bytes, d: Ints | int, length: Ints | int) -> tuple[Bytes, Bytes]:
     """What `with_tail` put together: the keys as they were, and tails of such a length."""
     begin, end = keys.offsets[:-1], keys.offsets[1:]
     return keys.cut(begin, end - length - (1 + 8 * d)), keys.cut(end - length, end)
 
 
-def with_carried(keys: Bytes, centre: NDArray[np.float64], carried: Sequence[pa.Array]) -> Bytes:
+def with_carried(keys: Bytes, centre: Floats, carried: Sequence[pa.Array]) -> Bytes:
     """Keys with the values of some columns behind each."""
     n, d = centre.shape
     rows = _joined([part for column in carried for part in _parts(column)])
@@ -80,11 +80,11 @@ def _parts(column: pa.Array) -> list[Bytes]:
     return [Bytes.fixed(_big_endian(lengths + there)), Bytes(offsets, values.data)]
 
 
-def _big_endian(numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
+def _big_endian(numbers: Ints) -> ByteArray:
     return numbers.astype(">u4").view(np.uint8).reshape(len(numbers), _LENGTH)
 
 
-def _lengths(strings: Bytes, at: NDArray[np.int64]) -> NDArray[np.int64]:
+def _lengths(strings: Bytes, at: Ints) -> Ints:
     """The lengths that are written at these places."""
     found = strings.data[at[:, None] + np.arange(_LENGTH)]
     return np.ascontiguousarray(found).view(">u4").reshape(len(at)).astype(np.int64)

@@ -27,6 +27,7 @@ from appulse.model.strings import encode as canonical
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags, Ints
     from appulse.model.encoding import Encoding
     from appulse.model.feeds import Net
 
@@ -92,9 +93,9 @@ def encode_changes(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Tab
     return rows, pa.concat_tables([bad, _strange(table, does, given, encoding)])
 
 
-def removals(words: pa.ChunkedArray) -> NDArray[np.bool_]:
+def removals(words: pa.ChunkedArray) -> Flags:
     """Which rows withdraw others and add none, by their changes."""
-    removes: NDArray[np.bool_] = _codes(chunk(words).cast(pa.string())) == _REMOVE
+    removes: Flags = _codes(chunk(words).cast(pa.string())) == _REMOVE
     return removes
 
 
@@ -142,7 +143,7 @@ class _Reader:
         self.place = np.full(len(table), -1)  # among the objects; -1: the row has no good values
         self.kept = np.zeros(len(table), bool)  # by the conditions of the stream
 
-    def read(self, decoded: NDArray[np.bool_]) -> tuple[Objects, pa.Table]:
+    def read(self, decoded: Flags) -> tuple[Objects, pa.Table]:
         """The good rows, first those that are added, and the bad ones as rejects."""
         does, defects = self.does, Defects(len(self.does))
         columns = plain_types(self.table.select(self.encoding.columns()).combine_chunks())
@@ -187,7 +188,7 @@ class _Reader:
             parts.append(replace(_bare(columns.take(pa.array(at)), time[at], self.encoding, like), change=codes))
         return Objects.concat(parts), pa.concat_tables([bad, self._refused(columns, removes)])
 
-    def _objects(self, some: NDArray[np.bool_], begin: int) -> tuple[Objects, pa.Table]:
+    def _objects(self, some: Flags, begin: int) -> tuple[Objects, pa.Table]:
         """The objects of some rows, those that conditions leave out last, and the bad rows as rejects."""
         table = self.table.filter(pa.array(some))
         objects, at, kept, bad = with_left_out(table, _ROW, self.encoding)
@@ -195,7 +196,7 @@ class _Reader:
         self.kept[at[:kept]] = True
         return objects, bad
 
-    def _net(self, columns: pa.Table, time: NDArray[np.int64], usable: NDArray[np.bool_], objects: Objects) -> Net:
+    def _net(self, columns: pa.Table, time: Ints, usable: Flags, objects: Objects) -> Net:
         """What is left to say of rows that share key and time with others."""
         at = np.flatnonzero(usable)
         found = _identities(columns.take(pa.array(at)), time[at], self.encoding)
@@ -207,7 +208,7 @@ class _Reader:
         updates = {i for i in names if self.does[i] == _UPDATE}
         return net_of(names, updates, removes, dict(zip(known, digests, strict=True)))
 
-    def _refused(self, columns: pa.Table, removes: NDArray[np.bool_]) -> pa.Table:
+    def _refused(self, columns: pa.Table, removes: Flags) -> pa.Table:
         """Withdrawals that do not say of which row, as rejects."""
         some = columns.filter(pa.array(removes))
         defects = Defects(len(some))
@@ -215,7 +216,7 @@ class _Reader:
         return rejects_of(some, self.encoding, defects)
 
 
-def with_left_out(table: pa.Table, number: str, encoding: Encoding) -> tuple[Objects, NDArray[np.int64], int, pa.Table]:
+def with_left_out(table: pa.Table, number: str, encoding: Encoding) -> tuple[Objects, Ints, int, pa.Table]:
     """The objects of good rows, the numbers of these in a column, how many conditions leave, and the rejects.
 
     Rows that conditions leave out come last.
@@ -230,7 +231,7 @@ def with_left_out(table: pa.Table, number: str, encoding: Encoding) -> tuple[Obj
     return both, np.append(at, np.asarray(left.table[number])), len(at), bad
 
 
-def _identities(rows: pa.Table, time: NDArray[np.int64], encoding: Encoding) -> dict[int, tuple[int, bytes, int]]:
+def _identities(rows: pa.Table, time: Ints, encoding: Encoding) -> dict[int, tuple[int, bytes, int]]:
     """Time, key and group of the rows that may share them with others."""
     keys = canonical(keys_of(plain_types(rows.combine_chunks()), encoding), signed_zero=True)
     numbers = np.empty(len(rows), np.int64)
@@ -243,7 +244,7 @@ def _identities(rows: pa.Table, time: NDArray[np.int64], encoding: Encoding) -> 
     return dict(zip(some.tolist(), own, strict=True))
 
 
-def _bare(table: pa.Table, time: NDArray[np.int64], encoding: Encoding, like: Objects | None) -> Objects:
+def _bare(table: pa.Table, time: Ints, encoding: Encoding, like: Objects | None) -> Objects:
     """Rows that withdraw others, without values of their own: they have those of any row, which mean nothing."""
     n = len(time)
     if like is None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Ints
+
 B = TypeVar("B", bound=Batch)
 MAGIC = b"apcb"
 _VERSION = 1
@@ -232,7 +234,7 @@ class _Reader:
         array = next(self._arrays)
         return np.repeat(array, next(self._integers), axis=0) if kind == "c" else array
 
-    def _ragged(self, how: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def _ragged(self, how: str) -> tuple[Ints, NDArray[Any]]:
         if how == "e":
             n, width = next(self._integers), next(self._integers)
             self._offsets = np.arange(n + 1, dtype=np.int64) * width

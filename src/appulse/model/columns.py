@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags, Floats, Ints
+
 #: What Arrow calls an index of pandas that has no name.
 _INDEX = re.compile(r"__index_level_\d+__")
 
@@ -60,7 +62,7 @@ def column(table: pa.Table, name: str, what: str) -> pa.Array:
     return chunk(table[name])
 
 
-def number_column(table: pa.Table, name: str, what: str) -> NDArray[np.float64]:
+def number_column(table: pa.Table, name: str, what: str) -> Floats:
     """A column of numbers of a user's frame, null as NaN; `BadArgument` if it is none."""
     found = column(table, name, what)
     if not is_numeric(found.type):
@@ -68,7 +70,7 @@ def number_column(table: pa.Table, name: str, what: str) -> NDArray[np.float64]:
     return floats(found)
 
 
-def floats(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
+def floats(column: pa.ChunkedArray | pa.Array) -> Floats:
     """As float64, null as NaN."""
     array = chunk(column)
     if array.type.id == _FLOAT64 and array.null_count == 0:
@@ -82,7 +84,7 @@ def floats(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
     return np.asarray(array.to_numpy(zero_copy_only=False), np.float64)
 
 
-def rows_of(columns: Sequence[NDArray[np.float64]]) -> tuple[NDArray[np.float64], bool]:
+def rows_of(columns: Sequence[Floats]) -> tuple[Floats, bool]:
     """Columns as rows (n, d), and whether all of them are finite."""
     from appulse.kernels.centres import pairs, triples  # Numba takes long to import
 
@@ -95,7 +97,7 @@ def rows_of(columns: Sequence[NDArray[np.float64]]) -> tuple[NDArray[np.float64]
     return rows, bool(np.isfinite(rows).all())
 
 
-def _decimals(array: pa.Array) -> NDArray[np.float64]:
+def _decimals(array: pa.Array) -> Floats:
     """The nearest float64 of each decimal, null as NaN; Arrow's own cast is off by a bit in one of eight."""
     scale = array.type.scale
     if array.type.precision <= _EXACT_DIGITS and 0 <= scale <= _EXACT_POWER:
@@ -111,7 +113,7 @@ def _numbers(array: pa.Array) -> NDArray[Any]:
     return found
 
 
-def held(table: pa.Table, name: str, rows: NDArray[np.int64]) -> list[str]:
+def held(table: pa.Table, name: str, rows: Ints) -> list[str]:
     """What a column holds in some rows, as text: what is null is not nan."""
     there = chunk(table[name]).take(pa.array(rows))
     try:
@@ -121,7 +123,7 @@ def held(table: pa.Table, name: str, rows: NDArray[np.int64]) -> list[str]:
     return ["null" if value is None else str(value) for value in values]
 
 
-def nulls(column: pa.ChunkedArray | pa.Array) -> NDArray[np.bool_]:
+def nulls(column: pa.ChunkedArray | pa.Array) -> Flags:
     """Where a column is null."""
     array = chunk(column)
     if array.null_count == 0 and array.type.id in _PLAIN:  # values of other types may be null in their parts
@@ -134,7 +136,7 @@ def without_nulls(array: pa.Array) -> NDArray[Any]:
     return np.asarray(array.fill_null(0)) if array.null_count else _numbers(array)
 
 
-def lengths(lists: pa.Array) -> NDArray[np.int64]:
+def lengths(lists: pa.Array) -> Ints:
     """How many values each list has, 0 for null."""
     if pa.types.is_null(lists.type):
         return np.zeros(len(lists), np.int64)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.defects import Defects
     from appulse.model.uncertainty import Model
 
@@ -45,7 +45,7 @@ def checked_deviations(
     defects: Defects,
     most: float = np.inf,
     large: str = why.LARGE_ERROR,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Deviations or radii (n, parts), of columns or numbers; bad rows are marked, those above ``most`` as ``large``."""
     spread = _read(table, parts, defects)
     for odd, reason in ((spread < 0.0, why.NEGATIVE_SPREAD), (spread > most, large)):
@@ -53,7 +53,7 @@ def checked_deviations(
     return spread
 
 
-def checked_spread(table: pa.Table, model: Gaussian, defects: Defects) -> NDArray[np.float64]:
+def checked_spread(table: pa.Table, model: Gaussian, defects: Defects) -> Floats:
     """The spread of normal rows, by whichever argument it was given; bad rows are marked."""
     d = len(model.columns)
     if model.ellipse is not None:
@@ -74,14 +74,14 @@ def checked_ellipses(
     defects: Defects,
     most: float = np.inf,
     large: str = why.LARGE_ERROR,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Upper triangles of ellipses; bad rows are marked."""
     angle = _read(table, ellipse[2:], defects)
     axes = checked_deviations(table, ellipse[:2], defects, most, large)
     return of_ellipses(np.where(defects.bad[:, None], 0.0, np.hstack([axes, angle])))
 
 
-def _read(table: pa.Table, parts: Sequence[str | float], defects: Defects) -> NDArray[np.float64]:
+def _read(table: pa.Table, parts: Sequence[str | float], defects: Defects) -> Floats:
     found = room((len(table), len(parts)))
     for k, part in enumerate(parts):
         found[:, k] = floats(table[part]) if isinstance(part, str) else float(part)
@@ -90,23 +90,23 @@ def _read(table: pa.Table, parts: Sequence[str | float], defects: Defects) -> ND
     return found
 
 
-def _of_parts(table: pa.Table, parts: Sequence[str | float], odd: NDArray[np.bool_]) -> why.Details:
+def _of_parts(table: pa.Table, parts: Sequence[str | float], odd: Flags) -> why.Details:
     """Which of the columns are odd (n, parts); calls check numbers."""
 
-    def details(at: NDArray[np.int64]) -> list[str]:
+    def details(at: Ints) -> list[str]:
         named = [k for k, part in enumerate(parts) if isinstance(part, str)]
         return list(why.of_columns(table, [str(parts[k]) for k in named], odd[:, named])(at))
 
     return details
 
 
-def _in_any(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _in_any(flags: Flags) -> Flags:
     """Which rows have a flag: column by column, as rows of a few take NumPy ten times as long."""
-    found: NDArray[np.bool_] = reduce(np.logical_or, flags.T, np.zeros(len(flags), bool))
+    found: Flags = reduce(np.logical_or, flags.T, np.zeros(len(flags), bool))
     return found
 
 
-def of_deviations(sigmas: NDArray[np.float64]) -> NDArray[np.float64]:
+def of_deviations(sigmas: Floats) -> Floats:
     """Upper triangles of independent dimensions, of their deviations (n, d)."""
     d = sigmas.shape[1]
     found = np.zeros((len(sigmas), width(d)))
@@ -114,7 +114,7 @@ def of_deviations(sigmas: NDArray[np.float64]) -> NDArray[np.float64]:
     return found
 
 
-def of_ellipses(axes: NDArray[np.float64]) -> NDArray[np.float64]:
+def of_ellipses(axes: Floats) -> Floats:
     """Upper triangles of ellipses (n, 3): semi-axes, and degrees of the first of them, clockwise from north."""
     along, across = axes[:, 0] ** 2, axes[:, 1] ** 2
     angle = np.radians(axes[:, 2])
@@ -128,16 +128,16 @@ def of_ellipses(axes: NDArray[np.float64]) -> NDArray[np.float64]:
     )
 
 
-def not_covariances(triangles: NDArray[np.float64], d: int) -> NDArray[np.bool_]:
+def not_covariances(triangles: Floats, d: int) -> Flags:
     """Which finite triangles are no covariance, as some variance would be negative."""
     least, most = _extremes(triangles, d)
-    bad: NDArray[np.bool_] = (least < -_ROUNDING * most) | (most < 0.0)
+    bad: Flags = (least < -_ROUNDING * most) | (most < 0.0)
     return bad
 
 
-def widest(spread: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
+def widest(spread: Floats, model: Model) -> Floats:
     """At least the largest deviation of each row along any line."""
-    found: NDArray[np.float64]
+    found: Floats
     if isinstance(model, Position):
         flat, above = flat_and_above(spread, model)
         most = flat_widest(flat)
@@ -175,25 +175,25 @@ def known_size(model: Gaussian | Position) -> float | None:
     return math.sqrt(numbers[0] * numbers[min(1, len(numbers) - 1)])
 
 
-def flat_and_above(spread: NDArray[np.float64], model: Position) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def flat_and_above(spread: Floats, model: Position) -> tuple[Floats, Floats]:
     """Of positions: the spread along the Earth, and the deviation of the altitude (n, 0 or 1)."""
     at = 1 if model.ellipse is None else 3
     return spread[:, :at], spread[:, at:]
 
 
-def flat_part(spread: NDArray[np.float64]) -> NDArray[np.float64]:
+def flat_part(spread: Floats) -> Floats:
     """Of values in a plane or on the Earth: one deviation (n, 1), or the upper triangle (n, 3) of two dimensions."""
     n, width = spread.shape
     return spread[:, :3] if width > _FLAT else spread[:, :1] if width else np.zeros((n, 1))
 
 
-def flat_widest(spread: NDArray[np.float64]) -> NDArray[np.float64]:
+def flat_widest(spread: Floats) -> Floats:
     """The largest deviation of each `flat_part`."""
-    found: NDArray[np.float64] = spread[:, 0] if spread.shape[1] == 1 else np.sqrt(_extremes(spread, _FLAT)[1])
+    found: Floats = spread[:, 0] if spread.shape[1] == 1 else np.sqrt(_extremes(spread, _FLAT)[1])
     return found
 
 
-def whitening(spread: NDArray[np.float64]) -> NDArray[np.float64]:
+def whitening(spread: Floats) -> Floats:
     """What makes errors of two dimensions independent, of deviation 1: x a, and y b + x c, where (a, b, c) is a row.
 
     Infinite, infinite and 0 where there is no error. One thinner than a millionth of its length is made that wide.
@@ -211,24 +211,24 @@ def whitening(spread: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.column_stack([xx**-0.5 + none, rest**-0.5 + none, np.where(there, -xy / xx * rest**-0.5, 0.0)])
 
 
-def unwhitening(scale: NDArray[np.float64]) -> NDArray[np.float64]:
+def unwhitening(scale: Floats) -> Floats:
     """What makes errors (a u, b v + c u) of independent ones, as `whitening` undoes."""
     across, along, tilt = scale.T
     return np.column_stack([1.0 / across, 1.0 / along, -tilt / across / along])
 
 
-def deviations(spread: NDArray[np.float64], d: int) -> NDArray[np.float64]:
+def deviations(spread: Floats, d: int) -> Floats:
     """The deviation of each dimension (n, d)."""
     if spread.shape[1] == width(d) > 1:
         return np.sqrt(np.maximum(spread[:, _diagonal(d)], 0.0))
     return np.broadcast_to(spread if spread.shape[1] else np.zeros((len(spread), 1)), (len(spread), d))
 
 
-def moved(points: NDArray[np.float64], spread: NDArray[np.float64]) -> NDArray[np.float64]:
+def moved(points: Floats, spread: Floats) -> Floats:
     """Points (m, d) of a spread of 1, for each row (n, m, d) as its spread has them."""
     d = points.shape[1]
     if spread.shape[1] != width(d) or d == 1:
-        found: NDArray[np.float64] = spread[:, None, :] * points[None, :, :]
+        found: Floats = spread[:, None, :] * points[None, :, :]
         return found
     factor = _factors(spread, d)
     out = np.zeros((len(spread), *points.shape))
@@ -238,15 +238,15 @@ def moved(points: NDArray[np.float64], spread: NDArray[np.float64]) -> NDArray[n
     return out
 
 
-def matrices(spread: NDArray[np.float64], d: int) -> NDArray[np.float64]:
+def matrices(spread: Floats, d: int) -> Floats:
     """Covariance matrices (n, d, d) of any spread; zeros where there is none."""
     if spread.shape[1] == width(d) > 1:
         return _matrices(spread, d)
-    found: NDArray[np.float64] = deviations(spread, d)[:, :, None] ** 2 * np.eye(d)
+    found: Floats = deviations(spread, d)[:, :, None] ** 2 * np.eye(d)
     return found
 
 
-def _factors(triangles: NDArray[np.float64], d: int) -> NDArray[np.float64]:
+def _factors(triangles: Floats, d: int) -> Floats:
     """Lower triangles L with L L' the covariance (Cholesky); a variance that is used up leaves zeros."""
     matrix, factor = _matrices(triangles, d), np.zeros((len(triangles), d, d))
     for k in range(d):
@@ -259,7 +259,7 @@ def _factors(triangles: NDArray[np.float64], d: int) -> NDArray[np.float64]:
     return factor
 
 
-def _extremes(triangles: NDArray[np.float64], d: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _extremes(triangles: Floats, d: int) -> tuple[Floats, Floats]:
     """The least and the greatest eigenvalue of each matrix; of two dimensions without a solver."""
     if d == _FLAT:
         one, both, other = triangles.T
@@ -269,7 +269,7 @@ def _extremes(triangles: NDArray[np.float64], d: int) -> tuple[NDArray[np.float6
     return found[:, 0], found[:, -1]
 
 
-def _matrices(triangles: NDArray[np.float64], d: int) -> NDArray[np.float64]:
+def _matrices(triangles: Floats, d: int) -> Floats:
     found = np.empty((len(triangles), d, d))
     rows, columns = np.triu_indices(d)
     found[:, rows, columns] = triangles
@@ -277,7 +277,7 @@ def _matrices(triangles: NDArray[np.float64], d: int) -> NDArray[np.float64]:
     return found
 
 
-def _diagonal(d: int) -> NDArray[np.int64]:
+def _diagonal(d: int) -> Ints:
     """Where the variances stand in an upper triangle."""
     k = np.arange(d)
     return k * d - k * (k - 1) // 2

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Details = Callable[[NDArray[np.int64]], Sequence[str]]  # of some rows, a text each
+    from appulse.kernels.arrays import Flags, Ints
+
+    Details = Callable[[Ints], Sequence[str]]  # of some rows, a text each
 
 NON_FINITE = "non-finite value"
 WRONG_DIMENSION = "wrong dimension"
@@ -168,10 +170,10 @@ def of_values(what: str, values: NDArray[Any], after: str = "") -> Details:
     return lambda at: [f"{what}{value}{after}" for value in values[at].tolist()]
 
 
-def of_columns(table: pa.Table, columns: Sequence[str], odd: NDArray[np.bool_]) -> Details:
+def of_columns(table: pa.Table, columns: Sequence[str], odd: Flags) -> Details:
     """The columns in which each row is ``odd`` (n, columns), with what it holds there."""
 
-    def details(at: NDArray[np.int64]) -> list[str]:
+    def details(at: Ints) -> list[str]:
         texts = np.full((len(columns), len(at)), "", object)
         for own, name, there in zip(texts, columns, odd[at].T, strict=True):
             own[there] = [f"{name} is {value}" for value in held(table, name, at[there])]
@@ -185,9 +187,9 @@ class Defects:
 
     def __init__(self, n: int) -> None:
         self.bad = np.zeros(n, bool)
-        self.found: list[tuple[NDArray[np.int64], str, str | Details]] = []
+        self.found: list[tuple[Ints, str, str | Details]] = []
 
-    def mark(self, rows: NDArray[np.bool_] | np.bool_, reason: str, details: str | Details) -> None:
+    def mark(self, rows: Flags | np.bool_, reason: str, details: str | Details) -> None:
         """Reject the ``rows`` (a mask) not yet rejected; ``details`` word the trouble of all, or of each."""
         if not np.count_nonzero(rows):
             return
@@ -338,7 +340,7 @@ def rejects_as(rejects: pa.Table, schema: pa.Schema) -> pa.Table:
     return rejects.set_column(at, schema.field(at), keys).cast(schema)
 
 
-def check_time(table: pa.Table, column: str, unit: str, defects: Defects) -> NDArray[np.int64]:
+def check_time(table: pa.Table, column: str, unit: str, defects: Defects) -> Ints:
     """Mark rows without a time; the times in microseconds."""
     micros, null, strange = to_micros(chunk(table[column]), unit)
     defects.mark(null, NULL_TIME, f"column {column!r} is null")

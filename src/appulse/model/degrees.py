@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Floats
 
 _LATITUDE, _LONGITUDE = frozenset({"lat", "latitude"}), frozenset({"lon", "lng", "long", "longitude"})
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
@@ -31,8 +31,8 @@ def named_as_degrees(names: Sequence[str]) -> tuple[str, str] | None:
 def degrees_hint(
     names: Sequence[str],
     distance: float,
-    least: NDArray[np.float64] | None = None,
-    most: NDArray[np.float64] | None = None,
+    least: Floats | None = None,
+    most: Floats | None = None,
     *,
     what: str = "epsilon",
     exploding: bool = False,

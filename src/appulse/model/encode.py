@@ -57,7 +57,7 @@ from appulse.model.vectors import checked_vectors, coordinates, directed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Flags, Floats, Ints
 
 _POINTS = 64  # of a position, where its coordinates are asked for
 
@@ -90,13 +90,13 @@ class ValidRows(Batch):
     """The good rows of a table: as they came, and what they say."""
 
     table: pa.Table
-    time: NDArray[np.int64]
-    existence: NDArray[np.float64]
-    measure: NDArray[np.float64] | None
+    time: Ints
+    existence: Floats
+    measure: Floats | None
     values: Values
-    way: NDArray[np.int64] | None = None
-    velocity: NDArray[np.float64] | None = None
-    margin: NDArray[np.float64] | None = None
+    way: Ints | None = None
+    velocity: Floats | None = None
+    margin: Floats | None = None
 
 
 def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tuple[ValidRows, pa.Table]:
@@ -192,13 +192,13 @@ class Values(Batch):
     Without weights the samples of a row weigh the same, and sum to ``share``, the part that conditions left (None: 1).
     """
 
-    centre: NDArray[np.float64]
-    spread: NDArray[np.float64]
+    centre: Floats
+    spread: Floats
     samples: Ragged[Weighted] | None = None
-    share: NDArray[np.float64] | None = None
+    share: Floats | None = None
 
 
-def check_identity(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.int64]:
+def check_identity(table: pa.Table, encoding: Encoding, defects: Defects) -> Ints:
     """Mark rows without key, time or partition; the times in microseconds."""
     micros = check_time(table, encoding.time, encoding.unit, defects)
     defects.mark(nulls(table[encoding.key]), why.NULL_KEY, f"column {encoding.key!r} is null")
@@ -207,7 +207,7 @@ def check_identity(table: pa.Table, encoding: Encoding, defects: Defects) -> NDA
     return micros
 
 
-def _check_existence(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.float64]:
+def _check_existence(table: pa.Table, encoding: Encoding, defects: Defects) -> Floats:
     if (given := encoding.existence) is None:
         return full(len(table), 1.0)
     existence = floats(table[given])
@@ -216,7 +216,7 @@ def _check_existence(table: pa.Table, encoding: Encoding, defects: Defects) -> N
     return np.minimum(existence, 1.0)
 
 
-def _check_measure(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.float64] | None:
+def _check_measure(table: pa.Table, encoding: Encoding, defects: Defects) -> Floats | None:
     if (given := encoding.measure) is None:
         return None
     measure = floats(table[given])
@@ -228,7 +228,7 @@ def _check_measure(table: pa.Table, encoding: Encoding, defects: Defects) -> NDA
     return measure
 
 
-def _check_margin(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.float64] | None:
+def _check_margin(table: pa.Table, encoding: Encoding, defects: Defects) -> Floats | None:
     given = encoding.margin
     if not isinstance(given, str):
         return np.full(len(table), given) if given > 0.0 else None
@@ -238,7 +238,7 @@ def _check_margin(table: pa.Table, encoding: Encoding, defects: Defects) -> NDAr
     return margin
 
 
-def _check_motion(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.float64] | None:
+def _check_motion(table: pa.Table, encoding: Encoding, defects: Defects) -> Floats | None:
     if encoding.motion is None or isinstance(encoding.motion, Straight):
         return None
     return encoding.motion.velocities(table, lambda rows, detail: defects.mark(rows, why.BAD_MOTION, why.each(detail)))
@@ -290,7 +290,7 @@ def _check_filled(table: pa.Table, model: Samples, defects: Defects) -> None:
         defects.mark(open_, why.NON_FINITE, why.NOT_FILLED)
 
 
-def _mark_holes(rows: NDArray[np.float64], columns: Sequence[str], among: NDArray[np.bool_], defects: Defects) -> None:
+def _mark_holes(rows: Floats, columns: Sequence[str], among: Flags, defects: Defects) -> None:
     """Mark some rows, those that hold what is infinite or nothing at all."""
     defects.mark(
         among & np.isinf(rows).any(axis=1),
@@ -300,7 +300,7 @@ def _mark_holes(rows: NDArray[np.float64], columns: Sequence[str], among: NDArra
     defects.mark(among & np.isnan(rows).all(axis=1), why.ALL_MISSING, f"none of {', '.join(columns)} is there")
 
 
-def holes_of(table: pa.Table, model: Exact | Incomplete) -> NDArray[np.float64]:
+def holes_of(table: pa.Table, model: Exact | Incomplete) -> Floats:
     """The values of a table, NaN where they are missing; `BadArgument` where they are no numbers."""
     for column in model.columns:
         kind = table.schema.field(column).type
@@ -309,7 +309,7 @@ def holes_of(table: pa.Table, model: Exact | Incomplete) -> NDArray[np.float64]:
     return np.column_stack([floats(table[c]) for c in model.columns])
 
 
-def _filled(rows: ValidRows, encoding: Encoding, fill: Fill) -> tuple[ValidRows, NDArray[np.bool_]]:
+def _filled(rows: ValidRows, encoding: Encoding, fill: Fill) -> tuple[ValidRows, Flags]:
     """Rows with what they may be in place of their holes; and those that have no sample, or one that is not finite."""
     labels = Labels.of([rows.table[c] for c in encoding.partition_by]) if encoding.partition_by else None
     group = np.zeros(len(rows.time), np.int64) if labels is None else labels.ranks()
@@ -328,7 +328,7 @@ def _filled(rows: ValidRows, encoding: Encoding, fill: Fill) -> tuple[ValidRows,
     return replace(rows, values=values, way=filled.way), failed
 
 
-def _filtered(table: pa.Table, values: Values, encoding: Encoding) -> tuple[NDArray[np.int64], Values]:
+def _filtered(table: pa.Table, values: Values, encoding: Encoding) -> tuple[Ints, Values]:
     """The rows that the conditions leave, and their values, without the samples that do not satisfy them."""
     columns = {name: chunk(table[name]) for name in encoding.columns()}
     rows, n = np.ones(len(table), bool), len(table)
@@ -407,9 +407,9 @@ def _objects(checked: ValidRows, encoding: Encoding) -> Objects:
     return replace(base, reach=_sampled_reach(base, model, encoding.quantile))
 
 
-def _sampled_reach(objects: Objects, model: Gaussian | Ball, quantile: float) -> NDArray[np.float64]:
+def _sampled_reach(objects: Objects, model: Gaussian | Ball, quantile: float) -> Floats:
     """Alpha-reach of objects that are held as centre and spread and sampled where they are used."""
-    reach: NDArray[np.float64]
+    reach: Floats
     if objects.spread.shape[1] == 1:
         unit = replace(objects.slice(0, 0), centre=np.zeros((1, objects.d)), spread=np.ones((1, 1)))
         unit = replace(unit, time=np.zeros(1, np.int64), mass=np.ones(1))
@@ -433,7 +433,7 @@ def sampled(objects: Objects, model: Model, quantile: float) -> Objects:
     return summarised(objects, first, rows, np.empty(0), quantile)
 
 
-def _points(model: Model, d: int) -> NDArray[np.float64]:
+def _points(model: Model, d: int) -> Floats:
     """Where a distribution of spread 1 around 0 is sampled."""
     if isinstance(model, Gaussian):
         return normal_points(model.samples, d)
@@ -442,12 +442,12 @@ def _points(model: Model, d: int) -> NDArray[np.float64]:
     return ball_points(model.samples, d) if isinstance(model, Ball) else np.zeros((1, d))
 
 
-def _at_points(objects: Objects | Values, model: Model) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _at_points(objects: Objects | Values, model: Model) -> tuple[Ints, Floats]:
     """The points of all objects, one after the other, and where those of each begin; without spread there is one."""
     n, d = objects.centre.shape
     points = _points(model, d)
     spread = objects.spread if objects.spread.shape[1] else np.zeros((n, 1))
-    rows: NDArray[np.float64]
+    rows: Floats
     if isinstance(model, Position):
         offsets = moved(points[:, :2], spread[:, : 1 if model.ellipse is None else 3])
         if points.shape[1] > 2:
@@ -460,13 +460,7 @@ def _at_points(objects: Objects | Values, model: Model) -> tuple[NDArray[np.int6
     return np.concatenate([[0], np.cumsum(wanted.sum(axis=1))]), rows[wanted]
 
 
-def summarised(
-    objects: Objects,
-    first: NDArray[np.int64],
-    rows: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    quantile: float,
-) -> Objects:
+def summarised(objects: Objects, first: Ints, rows: Floats, weights: Floats, quantile: float) -> Objects:
     """``objects`` with these samples, and the mean, covariance, radius and reach that follow from them."""
     n, d = len(first) - 1, rows.shape[1]
     mass = objects.mass.copy()

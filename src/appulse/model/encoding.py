@@ -20,9 +20,7 @@ from appulse.model.uncertainty import Ball, Gaussian, Held, Incomplete, Model, P
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags
     from appulse.model.carried import Columns
     from appulse.model.few import FewRows
     from appulse.model.filled import Fill
@@ -46,7 +44,7 @@ class Where(Protocol):
         """Raise `BadArgument` unless it makes sense over these types."""
         ...
 
-    def holds(self, columns: Mapping[str, pa.Array], n: int) -> NDArray[np.bool_]:
+    def holds(self, columns: Mapping[str, pa.Array], n: int) -> Flags:
         """Where it is true, over ``n`` rows."""
         ...
 

@@ -22,7 +22,7 @@ from appulse.model.uncertainty import Exact, Gaussian
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Ints
 
 #: So many rows are few.
 FEW = 256
@@ -36,7 +36,7 @@ class Layout(NamedTuple):
     """The message in which Arrow writes rows without nulls: how it begins, and where its columns are (8 bytes)."""
 
     head: bytes
-    places: NDArray[np.int64]
+    places: Ints
 
     @staticmethod
     def of(message: pa.Buffer, schema: pa.Schema, columns: Sequence[int], text: int | None = None) -> Layout | None:
@@ -63,7 +63,7 @@ class FewRows:
     model: Exact | Gaussian
     reach: float  # of a deviation of 1
     text: int = 0  # bytes of an offset of its keys; 0: they are whole numbers
-    layouts: dict[bytes, NDArray[np.int64]] = field(default_factory=dict)
+    layouts: dict[bytes, Ints] = field(default_factory=dict)
     begins: int = 0  # bytes of a message before its columns, as far as is known
 
     @classmethod
@@ -81,7 +81,7 @@ class FewRows:
             return None
         return cls(None if names == schema.names else names, pa.schema(fields), per, model, reach, text)
 
-    def message(self, table: pa.Table) -> tuple[pa.Buffer, NDArray[np.int64]] | None:
+    def message(self, table: pa.Table) -> tuple[pa.Buffer, Ints] | None:
         """The rows as Arrow writes them, and where in that their columns are; None where some may be null."""
         batches = (table if self.columns is None else table.select(self.columns)).to_batches()
         if len(batches) != 1:

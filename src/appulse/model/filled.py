@@ -15,8 +15,7 @@ from appulse.model.strings import Bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.model.meaning import Meaning
 
 #: The way of an attribute that was there.
@@ -32,10 +31,10 @@ class Filled:
     The weights of a row sum to 1. ``way`` (n, d) numbers what filled each attribute, `OBSERVED` where nothing had to.
     """
 
-    first: NDArray[np.int64]
-    rows: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    way: NDArray[np.int64]
+    first: Ints
+    rows: Floats
+    weights: Floats
+    way: Ints
 
 
 class Fill(Protocol):
@@ -50,7 +49,7 @@ class Fill(Protocol):
         """Whether a row is filled by the rows around it, so that all of them have to be there, in order of time."""
         ...
 
-    def fill(self, values: NDArray[np.float64], time: NDArray[np.int64], group: NDArray[np.int64]) -> Filled:
+    def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
         """Rows (n, d), NaN where something is missing but never everything; with their times and partitions."""
         ...
 
@@ -82,11 +81,11 @@ class Prefilled:
     def describe(self, way: int) -> str:
         return self.whole.describe(way)
 
-    def fill(self, values: NDArray[np.float64], time: NDArray[np.int64], group: NDArray[np.int64]) -> Filled:
+    def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
         """Rows that are not read from a table: as the fill has them."""
         return self.whole.fill(values, time, group)
 
-    def read(self, table: pa.Table, values: NDArray[np.float64]) -> Filled:
+    def read(self, table: pa.Table, values: Floats) -> Filled:
         """What rows (n, d) may be, by the table that they come from."""
         points, weights = (chunk(table[name]) for name in PREFILLED[:2])
         flat = points.flatten().flatten().to_numpy(zero_copy_only=False)
@@ -96,7 +95,7 @@ class Prefilled:
         return Filled(first, rows, weights.flatten().to_numpy(zero_copy_only=False), way)
 
 
-def column_of(way: NDArray[np.int64], attributes: Sequence[str], fill: Fill) -> pa.Array:
+def column_of(way: Ints, attributes: Sequence[str], fill: Fill) -> pa.Array:
     """What was filled in each row and by what, as a column of `FILLED`."""
     rows, columns = np.nonzero(way != OBSERVED)
     used, codes = np.unique(way[rows, columns], return_inverse=True)
@@ -109,13 +108,13 @@ def column_of(way: NDArray[np.int64], attributes: Sequence[str], fill: Fill) -> 
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), filled_by).cast(FILLED)
 
 
-def with_ways(keys: Bytes, centre: NDArray[np.float64], way: NDArray[np.int64] | None) -> Bytes:
+def with_ways(keys: Bytes, centre: Floats, way: Ints | None) -> Bytes:
     """Keys that carry how their rows were filled: ``way`` is None where nothing was missing."""
     ways = np.full(centre.shape, OBSERVED, np.int64) if way is None else np.ascontiguousarray(way)
     return with_tail(keys, centre, Bytes.fixed(ways.view(np.uint8).reshape(len(centre), 8 * centre.shape[1])))
 
 
-def split_ways(keys: Bytes, d: int) -> tuple[Bytes, NDArray[np.int64]]:
+def split_ways(keys: Bytes, d: int) -> tuple[Bytes, Ints]:
     """What `with_ways` put together: the keys as they were, and the ways (n, d)."""
     own, ways = split_tail(keys, d, 8 * d)
     return own, ways.data.view(np.int64).reshape(len(keys), d)

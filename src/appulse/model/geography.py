@@ -15,8 +15,7 @@ from appulse.model.crs import WGS84, srid_of, srid_of_geopandas, system_name
 from appulse.model.geometries import parsed
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats
     from appulse.model.defects import Defects
     from appulse.model.uncertainty import Position
 
@@ -60,7 +59,7 @@ def opened(table: pa.Table, model: Position, defects: Defects) -> pa.Table:
     return table
 
 
-def _coordinates(given: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[int, str]]:
+def _coordinates(given: pa.Array) -> tuple[Floats, Floats, dict[int, str]]:
     """Longitudes and latitudes, and what is wrong with rows that have none."""
     given = given.dictionary_decode() if pa.types.is_dictionary(given.type) else given
     kind, n = given.type, len(given)
@@ -80,7 +79,7 @@ def _coordinates(given: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.float
     return _of_texts(given, srid)
 
 
-def _of_lists(given: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[int, str]]:
+def _of_lists(given: pa.Array) -> tuple[Floats, Floats, dict[int, str]]:
     rows = given.to_pylist()
     wrong = {i: f"a list of {len(row)} numbers" for i, row in enumerate(rows) if row is not None and len(row) < 2}
     places = np.array([(np.nan, np.nan) if row is None or len(row) < 2 else row[:2] for row in rows], float)
@@ -88,9 +87,7 @@ def _of_lists(given: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.float64]
     return places[:, 0], places[:, 1], wrong
 
 
-def _of_texts(
-    given: pa.Array, srid: NDArray[np.float64] | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[int, str]]:
+def _of_texts(given: pa.Array, srid: Floats | None) -> tuple[Floats, Floats, dict[int, str]]:
     """Of WKB or WKT, by shapely."""
     try:
         import shapely

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Floats
     from appulse.kernels.geodesic import Earth
 
 #: Column of geometries in a frame of fences or queries.
@@ -111,9 +112,7 @@ def _place(given: Any) -> tuple[float, float]:
     return x, y
 
 
-def troubles(
-    shapely: Any, shapes: NDArray[Any], radii: NDArray[np.float64], earth: Earth | None
-) -> Iterator[tuple[int, str]]:
+def troubles(shapely: Any, shapes: NDArray[Any], radii: Floats, earth: Earth | None) -> Iterator[tuple[int, str]]:
     """What keeps geometries from being regions, the first of each; a radius that is NaN is none."""
     bounds = shapely.bounds(shapes)
     known = np.isin(shapely.get_type_id(shapes), [shapely.GeometryType[name.upper()] for name in _SIMPLE])
@@ -128,7 +127,7 @@ def troubles(
         yield row, next(_trouble(shapely, shapes[row], float(radii[row]), earth))
 
 
-def _outside(box: NDArray[np.float64]) -> bool:
+def _outside(box: Floats) -> bool:
     """Whether a box has a part that is no latitude, or no longitude even a turn away, or goes more than once around."""
     west, south, east, north = box
     return bool(south < -_POLE or north > _POLE or west < -_FARTHEST or east > _FARTHEST or east - west > _TURN)
@@ -158,7 +157,7 @@ def _trouble(shapely: Any, shape: Any, radius: float, earth: Earth | None) -> It
         yield f"coordinates outside longitude [-540, 540] and latitude [-90, 90]{hint}"
 
 
-def widened(shapely: Any, shapes: NDArray[Any], radii: NDArray[np.float64], earth: Earth | None) -> NDArray[Any]:
+def widened(shapely: Any, shapes: NDArray[Any], radii: Floats, earth: Earth | None) -> NDArray[Any]:
     """All that is no farther from lines and polygons than a radius, in metres on an Earth, in arc seconds on the sky.
 
     Where circles come in, they have corners: 128 all around.
@@ -261,7 +260,7 @@ def _by_great_circles(table: pa.Table) -> bool:
 def _along_great_circles(shapely: Any, shape: Any) -> Any:
     """With so many places on each edge that none is off by more than a few centimetres."""
 
-    def along(places: NDArray[np.float64]) -> NDArray[np.float64]:
+    def along(places: Floats) -> Floats:
         lon, lat = np.radians(places).T
         unit = np.column_stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
         parts = [places[:1]]
@@ -281,7 +280,7 @@ def _along_great_circles(shapely: Any, shape: Any) -> Any:
     return _with_lines(shapely, shape, along)
 
 
-def _with_lines(shapely: Any, shape: Any, change: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Any:
+def _with_lines(shapely: Any, shape: Any, change: Callable[[Floats], Floats]) -> Any:
     """A geometry, each of its lines and rings changed."""
     if shape.geom_type == "Polygon":
         rings = [change(shapely.get_coordinates(ring)) for ring in (shape.exterior, *shape.interiors)]

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Floats, Hashes, Ints
+
 T = TypeVar("T", bound=np.generic)
 # A region is in so many cells at most.
 _MOST_CELLS = 4
@@ -26,7 +28,7 @@ def search_of(regions: Regions) -> Search:
     return Search(index, curve_of(regions, index.level))
 
 
-def levels_of(box: NDArray[np.float64]) -> NDArray[np.int64]:
+def levels_of(box: Floats) -> Ints:
     """The least powers of two not below the sizes of boxes."""
     size = np.maximum(box[:, 2] - box[:, 0], box[:, 3] - box[:, 1])
     return np.ceil(np.log2(np.maximum(size, 1e-9))).astype(np.int64)
@@ -149,9 +151,7 @@ class GrowingRegions:
         return Search(index, curve._replace(low=wider[0], high=wider[1]))
 
 
-def _cells(
-    box: NDArray[np.float64], level: NDArray[np.int64], first: int
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+def _cells(box: Floats, level: Ints, first: int) -> tuple[Hashes, Ints]:
     """The cells of regions from ``first`` on, as hashes and owners."""
     most = _MOST_CELLS * (len(level) - first)
     hashes, owners = np.empty(most, np.uint64), np.empty(most, np.int64)
@@ -159,7 +159,7 @@ def _cells(
     return hashes[:total], owners[:total]
 
 
-def _index_of(regions: Regions, level: NDArray[np.int64], room: int) -> tuple[RegionIndex, int]:
+def _index_of(regions: Regions, level: Ints, room: int) -> tuple[RegionIndex, int]:
     """An index with room for so many times the regions, and how many entries it has."""
     n = len(level)
     hashes, owners = _cells(regions.box, level, 0)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
-    from numpy.typing import NDArray
+
+    from appulse.kernels.arrays import Flags, Floats
 
 #: Metres a second.
 SPEEDS = {"m/s": 1.0, "km/h": 1.0 / 3.6, "knots": 1852.0 / 3600.0, "mph": 0.44704}
@@ -109,7 +110,7 @@ class Velocity:
         """The most that a leg lasts, in microseconds."""
         return duration(self.horizon, "horizon")
 
-    def velocities(self, table: pa.Table, mark: Mark) -> NDArray[np.float64]:
+    def velocities(self, table: pa.Table, mark: Mark) -> Floats:
         """The velocity of each row (n, d); ``mark`` gets the rows that have none."""
         found = np.column_stack([floats(table[name]) for name in self.columns])
         _mark_unless_finite(found, self.columns, mark)
@@ -162,7 +163,7 @@ class Course:
         """The columns that it reads."""
         return self.speed, self.course
 
-    def velocities(self, table: pa.Table, mark: Mark) -> NDArray[np.float64]:
+    def velocities(self, table: pa.Table, mark: Mark) -> Floats:
         """The velocity of each row (n, 2), in metres a second; ``mark`` gets the rows that have none."""
         given = np.column_stack([floats(table[name]) for name in self.columns])
         _mark_unless_finite(given, self.columns, mark)
@@ -188,7 +189,7 @@ class Still:
 
 Motion = Straight | Velocity | Course
 LegMotion = Motion | Still
-Mark: TypeAlias = "Callable[[NDArray[np.bool_] | np.bool_, Callable[[int], str]], None]"
+Mark: TypeAlias = "Callable[[Flags | np.bool_, Callable[[int], str]], None]"
 
 
 def _check_horizon(horizon: Duration) -> None:
@@ -196,7 +197,7 @@ def _check_horizon(horizon: Duration) -> None:
         raise BadArgument("horizon=0: a leg would last no time. Give a duration above 0.")
 
 
-def _mark_unless_finite(values: NDArray[np.float64], columns: tuple[str, ...], mark: Mark) -> None:
+def _mark_unless_finite(values: Floats, columns: tuple[str, ...], mark: Mark) -> None:
     def detail(i: int) -> str:
         return ", ".join(f"column {c!r} is {v}" for c, v in zip(columns, values[i], strict=True) if not np.isfinite(v))
 

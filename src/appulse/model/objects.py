@@ -13,8 +13,7 @@ from appulse.kernels.strings import digest_words
 from appulse.model.batch import SHARED, Batch
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.model.batch import Ragged
     from appulse.model.strings import Bytes, Labels
     from appulse.model.uncertainty import Form
@@ -52,7 +51,7 @@ def contents_of(objects: Objects) -> list[bytes]:
     return found
 
 
-def _numbers(objects: Objects) -> NDArray[np.float64]:
+def _numbers(objects: Objects) -> Floats:
     """What rows hold beside samples and groups."""
     margin = np.empty((len(objects), 0)) if objects.margin is None else objects.margin[:, None]
     return np.hstack([objects.centre, objects.spread, objects.mass[:, None], margin])
@@ -77,41 +76,41 @@ class Objects(Batch):
     """
 
     form: Form = field(metadata=SHARED)
-    time: NDArray[np.int64]
+    time: Ints
     key: Bytes
-    mass: NDArray[np.float64]
-    centre: NDArray[np.float64]
-    spread: NDArray[np.float64]
-    reach: NDArray[np.float64]
-    radius: NDArray[np.float64]
-    covariance: NDArray[np.float64]
-    sample_runs: Ragged[NDArray[np.float64]] | None = None
-    weight_runs: Ragged[NDArray[np.float64]] | None = None
+    mass: Floats
+    centre: Floats
+    spread: Floats
+    reach: Floats
+    radius: Floats
+    covariance: Floats
+    sample_runs: Ragged[Floats] | None = None
+    weight_runs: Ragged[Floats] | None = None
     group: Labels | None = None
     differ: Labels | None = None
-    measure: NDArray[np.float64] | None = None
-    number: NDArray[np.int64] | None = None
-    frame: NDArray[np.int64] | None = None
-    velocity: NDArray[np.float64] | None = None
-    degrees: NDArray[np.float64] | None = None
-    change: NDArray[np.int64] | None = None
-    margin: NDArray[np.float64] | None = None
+    measure: Floats | None = None
+    number: Ints | None = None
+    frame: Ints | None = None
+    velocity: Floats | None = None
+    degrees: Floats | None = None
+    change: Ints | None = None
+    margin: Floats | None = None
 
     @property
     def d(self) -> int:
         return int(self.centre.shape[1])
 
     @property
-    def first(self) -> NDArray[np.int64]:
+    def first(self) -> Ints:
         """Where the samples of each row begin; empty if there are none."""
         return _NO_INTEGERS if self.sample_runs is None else self.sample_runs.offsets
 
     @property
-    def samples(self) -> NDArray[np.float64]:
+    def samples(self) -> Floats:
         """All coordinates: those of row i begin at ``d * first[i]``, dimension by dimension."""
         return _NO_FLOATS if self.sample_runs is None else self.sample_runs.values.reshape(-1)
 
     @property
-    def weights(self) -> NDArray[np.float64]:
+    def weights(self) -> Floats:
         """The weights of the samples; empty where each row's samples weigh the same."""
         return _NO_FLOATS if self.weight_runs is None else self.weight_runs.values

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.model.defects import Defects
     from appulse.model.uncertainty import Model
 
@@ -68,51 +68,51 @@ def check_positions(names: Sequence[str], models: Sequence[Model]) -> None:
     raise BadArgument(f"The streams differ in their Earth: {listed}. A distance needs the same on both sides.")
 
 
-def centred(lat: NDArray[np.float64], lon: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
+def centred(lat: Floats, lon: Floats, earth: Earth) -> Floats:
     """Earth-centred coordinates (n, 3) in metres, of degrees."""
     out = np.empty((len(lat), 3))
     to_centred(earth, lat, lon, out)
     return out
 
 
-def degrees_of(centre: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
+def degrees_of(centre: Floats, earth: Earth) -> Floats:
     """Latitude and longitude (n, 2) of Earth-centred coordinates, and the altitude (n, 3) where there is one."""
     x, y, z = centre[:, 0], centre[:, 1], centre[:, 2]
     lat = np.arctan2(z * (earth.a / earth.b) ** 2, np.hypot(x, y))
-    degrees: NDArray[np.float64] = np.column_stack([np.degrees(lat), np.degrees(np.arctan2(y, x)), centre[:, 3:]])
+    degrees: Floats = np.column_stack([np.degrees(lat), np.degrees(np.arctan2(y, x)), centre[:, 3:]])
     return degrees
 
 
-def given_degrees(table: pa.Table, model: Model) -> NDArray[np.float64] | None:
+def given_degrees(table: pa.Table, model: Model) -> Floats | None:
     """Longitude and latitude (n, 2) as they were given, longitudes from -180 to 180; None of what is no position."""
     if not isinstance(model, Position):
         return None
     return np.column_stack([plain_longitudes(floats(table[model.lon])), floats(table[model.lat])])
 
 
-def plain_longitudes(lon: NDArray[np.float64]) -> NDArray[np.float64]:
+def plain_longitudes(lon: Floats) -> Floats:
     """Longitudes from -180 to 180; those that are stay as they are."""
-    found: NDArray[np.float64] = np.where(np.abs(lon) <= 180.0, lon, np.remainder(lon + 180.0, 360.0) - 180.0)
+    found: Floats = np.where(np.abs(lon) <= 180.0, lon, np.remainder(lon + 180.0, 360.0) - 180.0)
     return found
 
 
-def metres_of_degrees(lat: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
+def metres_of_degrees(lat: Floats, earth: Earth) -> Floats:
     """Metres of a degree of longitude and of latitude (n, 2)."""
     at = np.radians(lat)
     curved = np.hypot(earth.a * np.cos(at), earth.b * np.sin(at))
     across = earth.a**2 / curved * np.maximum(np.cos(at), 1e-9)
     along = (earth.a * earth.b) ** 2 / curved**3
-    metres: NDArray[np.float64] = np.radians(np.column_stack([across, along]))
+    metres: Floats = np.radians(np.column_stack([across, along]))
     return metres
 
 
-def degree_scale(lat: NDArray[np.float64], spread: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
+def degree_scale(lat: Floats, spread: Floats, earth: Earth) -> Floats:
     """`whitening` of errors in metres, for longitudes and latitudes (n, 3)."""
-    scale: NDArray[np.float64] = whitening(spread) * metres_of_degrees(lat, earth)[:, [0, 1, 0]]
+    scale: Floats = whitening(spread) * metres_of_degrees(lat, earth)[:, [0, 1, 0]]
     return scale
 
 
-def degrees_around(centre: NDArray[np.float64], offset: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
+def degrees_around(centre: Floats, offset: Floats, earth: Earth) -> Floats:
     """Degrees (n, m, 2) of ``m`` places around each centre, ``offset`` (n, m, 2) metres east and north.
 
     A place lies at the azimuth and distance of its offset, along a circle as curved as the Earth is there on average.
@@ -133,9 +133,7 @@ def degrees_around(centre: NDArray[np.float64], offset: NDArray[np.float64], ear
     return degrees_of(places.reshape(n * m, -1), earth).reshape(n, m, width)
 
 
-def checked_positions(
-    table: pa.Table, model: Position, defects: Defects
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def checked_positions(table: pa.Table, model: Position, defects: Defects) -> tuple[Floats, Floats]:
     """Centres and deviations of rows; bad rows are marked."""
     columns = [floats(table[column]) for column in model.columns]
     finite = np.logical_and.reduce([np.isfinite(column) for column in columns])
@@ -146,7 +144,7 @@ def checked_positions(
     lat, lon = columns[0], columns[1]
     good = np.abs(lat) <= 90.0
 
-    def outside(at: NDArray[np.int64]) -> list[str]:
+    def outside(at: Ints) -> list[str]:
         swapped = (np.abs(lon[at]) <= 90.0) & (np.abs(lat[at]) <= 180.0)
         return [
             f"{model.lat} is {one}" + (f", {model.lon} is {other}: they may be swapped" if may else "")
@@ -164,5 +162,5 @@ def checked_positions(
     return (np.column_stack([places, *columns[2:]]) if columns[2:] else places), spread
 
 
-def _listed(names: Sequence[str], values: NDArray[np.float64]) -> list[str]:
+def _listed(names: Sequence[str], values: Floats) -> list[str]:
     return [", ".join(f"{name} is {value}" for name, value in zip(names, row, strict=True)) for row in values.tolist()]

@@ -7,8 +7,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Floats
 
 __all__ = ["densest", "gaussian_reach", "margin_reach", "normal_quantile", "reach_quantile"]
 
@@ -29,7 +28,7 @@ def gaussian_reach(threshold: float) -> float:
     return max(0.0, normal_quantile(1.0 - threshold))
 
 
-def margin_reach(margin: NDArray[np.float64], d: int, metric: str) -> NDArray[np.float64]:
+def margin_reach(margin: Floats, d: int, metric: str) -> Floats:
     """What margins add to reaches, which go straight: by Chebyshev's metric as far as the corners of a cube."""
     return margin * ((1.0 + _TOLERANCE) * (math.sqrt(d) if metric == "chebyshev" else 1.0))
 

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.encoding import Where
 
 
@@ -104,16 +103,16 @@ class Readings(Batch):
     ``counts`` says which rows are readings (None: all); of the others only their times matter.
     """
 
-    time: NDArray[np.int64]
+    time: Ints
     sensor: Bytes
-    bits: NDArray[np.int64]
-    key: NDArray[np.int64] | None = None
+    bits: Ints
+    key: Ints | None = None
     label: tuple[bytes, ...] = field(default=(), metadata=SHARED)
     group: Labels | None = None
-    length: NDArray[np.int64] | None = None
-    asks: NDArray[np.bool_] | None = None
+    length: Ints | None = None
+    asks: Flags | None = None
     carry: pa.Table | None = None
-    counts: NDArray[np.bool_] | None = None
+    counts: Flags | None = None
 
     def counting(self) -> Readings:
         """The rows that are readings."""
@@ -187,7 +186,7 @@ def encode_readings(table: pa.Table, encoding: ReadingsEncoding) -> tuple[Readin
     return readings, rejects
 
 
-def values_of(bits: NDArray[np.int64], label: tuple[bytes, ...], kind: pa.DataType) -> pa.Array:
+def values_of(bits: Ints, label: tuple[bytes, ...], kind: pa.DataType) -> pa.Array:
     """Values in the type they came in; of labels, no more are decoded than there are values."""
     if is_scalar(kind):
         return from_order_bits(bits.view(np.uint64), kind)
@@ -197,7 +196,7 @@ def values_of(bits: NDArray[np.int64], label: tuple[bytes, ...], kind: pa.DataTy
     return decode(Bytes.of(label), kind).take(pa.array(bits))
 
 
-def numbers_of(bits: NDArray[np.int64], label: tuple[bytes, ...], kind: pa.DataType) -> NDArray[np.float64]:
+def numbers_of(bits: Ints, label: tuple[bytes, ...], kind: pa.DataType) -> Floats:
     """Values as float64."""
     return floats(values_of(bits, label, kind))
 
@@ -239,7 +238,7 @@ def _check_located(table: pa.Table, encoding: ReadingsEncoding, defects: Defects
     defects.mark(missing[codes], why.NO_LOCATION, "neither locations= nor neighbours= has this sensor")
 
 
-def _counting(table: pa.Table, encoding: ReadingsEncoding) -> NDArray[np.bool_] | None:
+def _counting(table: pa.Table, encoding: ReadingsEncoding) -> Flags | None:
     """Which rows satisfy all conditions; None: all do."""
     counts = np.ones(len(table), bool)
     for where in encoding.where:
@@ -247,7 +246,7 @@ def _counting(table: pa.Table, encoding: ReadingsEncoding) -> NDArray[np.bool_] 
     return None if counts.all() else counts
 
 
-def _lengths(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> NDArray[np.int64] | None:
+def _lengths(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> Ints | None:
     """Each reading's own window in microseconds; None where all have the same."""
     if isinstance(encoding.lengths, str):
         seconds = floats(table[encoding.lengths])
@@ -268,9 +267,7 @@ def _lengths(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> N
     return np.array([0 if length is None else length for length in own] or [0], np.int64)[codes]
 
 
-def _values(
-    table: pa.Table, encoding: ReadingsEncoding
-) -> tuple[NDArray[np.int64], NDArray[np.int64] | None, tuple[bytes, ...]]:
+def _values(table: pa.Table, encoding: ReadingsEncoding) -> tuple[Ints, Ints | None, tuple[bytes, ...]]:
     column = chunk(table[encoding.value])
     column = column if pa.types.is_dictionary(column.type) else column.cast(encoding.value_type)
     label: tuple[bytes, ...] = ()

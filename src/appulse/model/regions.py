@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags, Floats, Hashes, Ints
     from appulse.kernels.geodesic import Earth
     from appulse.kernels.near_regions import Search
 
@@ -67,7 +68,7 @@ class RegionSet:
     """
 
     arrays: Regions
-    rows: NDArray[np.int64]
+    rows: Ints
     bad: tuple[BadRegion, ...] = ()
     digest: str = ""
     found_by: Search | None = field(default=None, repr=False)
@@ -80,7 +81,7 @@ class RegionSet:
             self.found_by = search_of(self.arrays) if self._growing is None else self._growing.search
         return self.found_by
 
-    def take(self, at: NDArray[np.int64]) -> RegionSet:
+    def take(self, at: Ints) -> RegionSet:
         """Some of them, in their order; their rows are those of the same frame."""
         if len(at) == len(self.rows):
             return self
@@ -100,9 +101,9 @@ class _Piece(NamedTuple):
     """Some of the geometries of a frame, read: ``rows`` and those that are ``wrong`` are counted from the first."""
 
     arrays: Regions
-    rows: NDArray[np.int64]
+    rows: Ints
     wrong: dict[int, str]
-    radii: NDArray[np.float64]
+    radii: Floats
     texts: Sequence[bytes]
 
 
@@ -210,9 +211,7 @@ def radii_of(table: pa.Table, what: str) -> list[float | None]:
     return found
 
 
-def _arrays(
-    shapely: Any, shapes: NDArray[Any], disc: NDArray[np.bool_], radius: NDArray[np.float64], earth: Earth | None
-) -> Regions:
+def _arrays(shapely: Any, shapes: NDArray[Any], disc: Flags, radius: Floats, earth: Earth | None) -> Regions:
     box = shapely.bounds(shapes).reshape(-1, 4)
     centre = np.zeros((len(shapes), 3))
     points = np.flatnonzero(disc)
@@ -225,7 +224,7 @@ def _arrays(
     return Regions(first, start, bounds, edges, box, radius, centre, np.zeros((len(shapes), RASTER), np.uint64))
 
 
-def most_inside(regions: Regions, sigma: float, earth: Earth | None) -> NDArray[np.float64]:
+def most_inside(regions: Regions, sigma: float, earth: Earth | None) -> Floats:
     """The most that Pr{inside} of each region can be for normal errors, wherever the mean is.
 
     ``sigma`` is their deviation, or the geometric mean of both axes. No set of an area holds more of a normal
@@ -243,11 +242,11 @@ def most_inside(regions: Regions, sigma: float, earth: Earth | None) -> NDArray[
         near = np.where((south <= 0.0) & (north >= 0.0), 0.0, np.minimum(np.abs(south), np.abs(north)))
         area *= metres_of_degrees(near, earth)[:, 0] * metres_of_degrees(np.full(len(near), 90.0), earth)[:, 1]
     square = np.where(np.isnan(regions.radius), area / np.pi, radius**2)
-    most: NDArray[np.float64] = -np.expm1(-square / (2.0 * sigma**2))
+    most: Floats = -np.expm1(-square / (2.0 * sigma**2))
     return most
 
 
-def taken(regions: Regions, rows: NDArray[np.int64]) -> Regions:
+def taken(regions: Regions, rows: Ints) -> Regions:
     """Some of the regions, in this order."""
     return _Rows.of(regions).take(rows).arrays()
 
@@ -261,8 +260,8 @@ def joined(parts: Sequence[Regions]) -> Regions:
 
 @dataclass(frozen=True, slots=True)
 class _Block(Batch):
-    bounds: NDArray[np.float64]
-    edges: Ragged[NDArray[np.float64]]
+    bounds: Floats
+    edges: Ragged[Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,10 +269,10 @@ class _Rows(Batch):
     """Regions, row by row."""
 
     blocks: Ragged[_Block]
-    box: NDArray[np.float64]
-    radius: NDArray[np.float64]
-    centre: NDArray[np.float64]
-    raster: NDArray[np.uint64]
+    box: Floats
+    radius: Floats
+    centre: Floats
+    raster: Hashes
 
     @staticmethod
     def of(regions: Regions) -> _Rows:
@@ -291,7 +290,7 @@ class _Numbered(Batch):
     """Regions, with the rows of the frame that they came in."""
 
     regions: _Rows
-    number: NDArray[np.int64]
+    number: Ints
 
 
 def _edges(shapely: Any, shapes: NDArray[Any], outlined: NDArray[np.intp]) -> tuple[NDArray[Any], ...]:
@@ -308,7 +307,7 @@ def _edges(shapely: Any, shapes: NDArray[Any], outlined: NDArray[np.intp]) -> tu
     return outlines(corners, begin, outlined[owner], turned, len(shapes))
 
 
-def _rings(shapely: Any, shapes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.bool_] | None]:
+def _rings(shapely: Any, shapes: NDArray[Any]) -> tuple[NDArray[Any], Ints, Flags | None]:
     """All rings, the shape of each, and which have the inside at their right; None: polygons, of which it is open."""
     plain = shapely.get_type_id(shapes) == shapely.GeometryType.POLYGON
     if plain.all() and not shapely.get_num_interior_rings(shapes).any():
@@ -328,12 +327,10 @@ def _rings(shapely: Any, shapes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np
     return rings, owner[part], np.zeros(len(rings), bool)
 
 
-def _turned(
-    shapely: Any, shapes: NDArray[Any], corners: NDArray[np.float64], begin: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _turned(shapely: Any, shapes: NDArray[Any], corners: Floats, begin: Ints) -> Flags:
     """Which polygons without holes have the inside at their right."""
     area, size = areas(corners, begin)
-    turned: NDArray[np.bool_] = area < 0.0
+    turned: Flags = area < 0.0
     thin = np.flatnonzero(np.abs(area) <= _THIN * size)
     turned[thin] = ~shapely.is_ccw(shapely.get_exterior_ring(shapes[thin]))
     return turned

@@ -11,6 +11,8 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
+    from appulse.kernels.arrays import Ints
+
 # Bytes that are taken from the memory that the process has.
 _SMALL = 1 << 14
 
@@ -35,7 +37,7 @@ def full(n: int, value: float) -> NDArray[Any]:
     return found
 
 
-def steps(n: int, step: int = 1) -> NDArray[np.int64]:
+def steps(n: int, step: int = 1) -> Ints:
     """So many whole numbers, a step apart: 0, ``step`` and so on."""
     found = full(n, step)
     found[:1] = 0

@@ -13,8 +13,8 @@ from appulse.model.columns import chunk, floats, is_numeric, lengths
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.defects import Defects
     from appulse.model.uncertainty import Samples
 
@@ -25,8 +25,8 @@ ABOVE_ONE = 1.0 + 1e-9  # what rounding of parts may make of 1
 class Weighted(Batch):
     """Points (m, d), and their weights: None where those of a row weigh the same."""
 
-    points: NDArray[np.float64]
-    weights: NDArray[np.float64] | None = None
+    points: Floats
+    weights: Floats | None = None
 
 
 def checked_samples(table: pa.Table, model: Samples, d: int | None, defects: Defects) -> Ragged[Weighted]:
@@ -69,9 +69,7 @@ def checked_samples(table: pa.Table, model: Samples, d: int | None, defects: Def
     return Ragged(np.concatenate([[0], ends]), Weighted(rows[kept], weights[kept]))
 
 
-def weights_of(
-    table: pa.Table, model: Samples, counts: NDArray[np.int64]
-) -> tuple[NDArray[np.float64] | None, NDArray[np.bool_]]:
+def weights_of(table: pa.Table, model: Samples, counts: Ints) -> tuple[Floats | None, Flags]:
     """The weight of each sample (None: they weigh the same), and which samples count: all but those of weight 0.
 
     Rows that do not have a weight for each sample have zeros, and all their samples count.
@@ -87,9 +85,7 @@ def weights_of(
     return weights, ~fitting | (weights != 0.0)
 
 
-def _check_weights(
-    table: pa.Table, model: Samples, weights: NDArray[np.float64], first: NDArray[np.int64], defects: Defects
-) -> NDArray[np.float64]:
+def _check_weights(table: pa.Table, model: Samples, weights: Floats, first: Ints, defects: Defects) -> Floats:
     """Mark rows whose weights cannot be used; the others' sum to at most 1."""
     counts, n = np.diff(first), len(table)
     given = lengths(chunk(table[model.weights]))
@@ -109,5 +105,5 @@ def _check_weights(
     total = np.bincount(owner, np.where(np.isfinite(weights), weights, 0.0), n)
     defects.mark(total > ABOVE_ONE, why.WEIGHTS_ABOVE_ONE, why.of_values("weights sum to ", total))
     defects.mark(total <= 0.0, why.EMPTY_SAMPLES, f"all weights of {model.weights!r} are zero")
-    scaled: NDArray[np.float64] = np.where(total[owner] > 1.0, weights / np.maximum(total[owner], 1e-300), weights)
+    scaled: Floats = np.where(total[owner] > 1.0, weights / np.maximum(total[owner], 1e-300), weights)
     return scaled

@@ -12,7 +12,7 @@ from appulse.model.uncertainty import Ball, Gaussian, Held, Samples
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Floats
 
 
 def scaled_model(model: Held, units: Sequence[float]) -> Held:
@@ -38,18 +38,18 @@ def scaled_model(model: Held, units: Sequence[float]) -> Held:
     return Gaussian(*model.columns, covariance=entries, samples=model.samples)
 
 
-def scaled_spread(spread: NDArray[np.float64], model: Gaussian | Ball, units: Sequence[float]) -> NDArray[np.float64]:
+def scaled_spread(spread: Floats, model: Gaussian | Ball, units: Sequence[float]) -> Floats:
     """Spreads as `scaled_model` has them: one deviation or radius, or the upper triangle of a covariance."""
     if isinstance(model, Ball) or (len(set(units)) == 1 and model.isotropic) or len(units) == 1:
         return spread / units[0]
     d = len(units)
     whole = matrices(spread, d) / np.outer(units, units)
     rows, columns = np.triu_indices(d)
-    found: NDArray[np.float64] = whole[:, rows, columns]
+    found: Floats = whole[:, rows, columns]
     return found
 
 
-def _spread(model: Gaussian, errors: Sequence[float]) -> NDArray[np.float64]:
+def _spread(model: Gaussian, errors: Sequence[float]) -> Floats:
     """The spread of a row with these errors."""
     given = np.array([errors])
     if model.ellipse is not None:

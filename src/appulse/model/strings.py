@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import ByteArray, Hashes, Ints, Ints32
+
 _SIGN = np.uint64(1 << 63)
 _NO_PART = bytes(4)
 _WORD = 8  # bytes
@@ -28,11 +30,11 @@ _MOST_INT32 = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, slots=True)
-class Bytes(Ragged["NDArray[np.uint8]"]):
+class Bytes(Ragged["ByteArray"]):
     """A column of byte strings: ``data[offsets[i]:offsets[i + 1]]`` is the i-th."""
 
     @property
-    def data(self) -> NDArray[np.uint8]:
+    def data(self) -> ByteArray:
         """All bytes, one string after the other."""
         return self.values
 
@@ -63,13 +65,13 @@ class Bytes(Ragged["NDArray[np.uint8]"]):
         return Bytes(np.subtract(given, given[0], out=room(len(given), np.int64)), raw[given[0] : given[-1]])
 
     @staticmethod
-    def fixed(rows: NDArray[np.uint8]) -> Bytes:
+    def fixed(rows: ByteArray) -> Bytes:
         """From rows of equal width, shape (n, width)."""
         n, width = rows.shape
         return Bytes(np.arange(n + 1, dtype=np.int64) * width, np.ascontiguousarray(rows).reshape(-1))
 
 
-def distinct(strings: Bytes, most: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def distinct(strings: Bytes, most: float) -> tuple[Ints, Ints]:
     """Where distinct strings come first, and which of these each one is; all, if more than ``most`` of them are.
 
     Some that are the same may count as distinct.
@@ -238,7 +240,7 @@ def is_scalar(kind: pa.DataType) -> bool:
     ) and not pa.types.is_interval(kind)
 
 
-def order_bits(array: pa.Array, *, signed_zero: bool = False) -> NDArray[np.uint64] | None:
+def order_bits(array: pa.Array, *, signed_zero: bool = False) -> Hashes | None:
     """64 bits per value whose unsigned order is the order of the values; None for types that have none.
 
     -0.0 is 0.0, or comes before it where ``signed_zero`` is to be kept.
@@ -256,7 +258,7 @@ def order_bits(array: pa.Array, *, signed_zero: bool = False) -> NDArray[np.uint
         return np.where(bits & _SIGN, ~bits, bits | _SIGN)
     if pa.types.is_uint64(kind):
         return np.asarray(array).astype(np.uint64)
-    whole: NDArray[np.int64] = np.asarray(_as_int64(array), np.int64)
+    whole: Ints = np.asarray(_as_int64(array), np.int64)
     return np.bitwise_xor(whole.view(np.uint64), _SIGN)
 
 
@@ -275,7 +277,7 @@ def _as_int64(array: pa.Array) -> pa.Array:
     return array if array.type == pa.int64() else array.cast(pa.int64())
 
 
-def from_order_bits(bits: NDArray[np.uint64], kind: pa.DataType) -> pa.Array:
+def from_order_bits(bits: Hashes, kind: pa.DataType) -> pa.Array:
     """The values whose `order_bits` these are."""
     if pa.types.is_floating(kind):
         raw = np.where(bits & _SIGN, bits ^ _SIGN, ~bits)
@@ -286,7 +288,7 @@ def from_order_bits(bits: NDArray[np.uint64], kind: pa.DataType) -> pa.Array:
     return _from_int64(np.bitwise_xor(bits, _SIGN).view(np.int64), kind)
 
 
-def _from_int64(values: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+def _from_int64(values: Ints, kind: pa.DataType) -> pa.Array:
     """What `_as_int64` made whole numbers of."""
     whole = pa.array(values)
     if pa.types.is_temporal(kind):
@@ -294,7 +296,7 @@ def _from_int64(values: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
     return whole if kind == whole.type else whole.cast(kind)
 
 
-def _decimal_rows(array: pa.Array) -> NDArray[np.uint8]:
+def _decimal_rows(array: pa.Array) -> ByteArray:
     """Big-endian, sign-flipped bytes of a decimal column, shape (n, 16 or 32)."""
     kind = array.type
     if kind.bit_width < 128:
@@ -306,7 +308,7 @@ def _decimal_rows(array: pa.Array) -> NDArray[np.uint8]:
     return rows
 
 
-def numbered(array: pa.Array) -> tuple[NDArray[np.int64], list[bytes]]:
+def numbered(array: pa.Array) -> tuple[Ints, list[bytes]]:
     """Numbers of values, equal ones alike and null as 0, and the canonical bytes of each that occurs."""
     if not (pa.types.is_nested(array.type) or isinstance(array, pa.ExtensionArray) or pa.types.is_interval(array.type)):
         encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
@@ -323,7 +325,7 @@ def numbered(array: pa.Array) -> tuple[NDArray[np.int64], list[bytes]]:
 class Labels(Batch):
     """A column of labels, most of them repeated: ``values[codes[i]]`` is the i-th; empty bytes stand for null."""
 
-    codes: NDArray[np.int32]
+    codes: Ints32
     values: tuple[bytes, ...] = field(metadata=SHARED)
 
     def compact(self) -> Labels:
@@ -335,7 +337,7 @@ class Labels(Batch):
         place[order] = np.arange(len(order), dtype=np.int32)
         return Labels(place[codes], tuple(values[i] for i in order))
 
-    def ranks(self) -> NDArray[np.int64]:
+    def ranks(self) -> Ints:
         """The number of each label in the order of their bytes, whatever order they came in."""
         place = {value: i for i, value in enumerate(sorted(set(self.values)))}
         return np.array([place[value] for value in self.values], np.int64)[self.codes]
@@ -343,7 +345,7 @@ class Labels(Batch):
     @staticmethod
     def of(columns: Sequence[pa.Array]) -> Labels:
         """One label per row over several columns of equal length; null if any of them is."""
-        codes: NDArray[np.int64] | None = None
+        codes: Ints | None = None
         parts: list[bytes] = [b""]
         null = np.zeros(len(columns[0]), bool)
         for given in columns:
@@ -370,7 +372,7 @@ class Labels(Batch):
 
 def renumbered(
     parts: Sequence[tuple[tuple[bytes, ...], NDArray[np.integer[Any]]]],
-) -> tuple[tuple[bytes, ...], list[NDArray[np.int32]]]:
+) -> tuple[tuple[bytes, ...], list[Ints32]]:
     """All values of several columns, each once, and the places in them of each column's rows.
 
     A column is its values, and the place among them of each row's. Where most values are of no row any more, as in what

@@ -16,7 +16,7 @@ from appulse.model.columns import floats, nulls, without_nulls
 from appulse.model.room import room
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Flags, Ints
 
 UNITS = {
     "us": 1,
@@ -129,7 +129,7 @@ def likelier_unit(least: int, most: int, unit: str) -> tuple[str, date] | None:
     return None
 
 
-def to_micros(array: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
+def to_micros(array: pa.Array, unit: str) -> tuple[Ints, Flags, Flags]:
     """Microseconds of each value, and which are null, and which are not a time (NaN, or out of int64's range).
 
     Timestamps and dates count from 1970 in UTC, nanoseconds are floored; plain numbers are in ``unit``.
@@ -165,8 +165,8 @@ def to_micros(array: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np
 
 
 def _scaled(
-    array: pa.Array, per: int, null: NDArray[np.bool_], strange: NDArray[np.bool_], most: float = _MOST_TIME
-) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
+    array: pa.Array, per: int, null: Flags, strange: Flags, most: float = _MOST_TIME
+) -> tuple[Ints, Flags, Flags]:
     whole = without_nulls(array)
     if whole.dtype == np.int64:
         from appulse.kernels.times import scaled_times
@@ -179,7 +179,7 @@ def _scaled(
     return whole.astype(np.int64) * per, null, strange
 
 
-def from_micros(micros: NDArray[np.int64], kind: pa.DataType, unit: str) -> pa.Array:
+def from_micros(micros: Ints, kind: pa.DataType, unit: str) -> pa.Array:
     """The times in the type they came in."""
     if pa.types.is_null(kind):
         return pa.nulls(len(micros))

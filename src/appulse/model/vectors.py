@@ -16,8 +16,7 @@ from appulse.model.uncertainty import Exact, Model, Vectors
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats
     from appulse.model.defects import Defects
 
 #: Coordinates that a vector may have.
@@ -72,7 +71,7 @@ def checked_width(model: Vectors, d: int) -> int:
     return d
 
 
-def checked_vectors(table: pa.Table, model: Vectors, d: int | None, defects: Defects) -> NDArray[np.float64]:
+def checked_vectors(table: pa.Table, model: Vectors, d: int | None, defects: Defects) -> Floats:
     """The vectors of a table, (n, d); rows that are null, of another length or not finite are marked."""
     name = model.columns[0]
     column = chunk(table[name])
@@ -95,13 +94,13 @@ def checked_vectors(table: pa.Table, model: Vectors, d: int | None, defects: Def
     return rows
 
 
-def _numbers(array: pa.Array) -> NDArray[np.float64]:
+def _numbers(array: pa.Array) -> Floats:
     """A copy as float64, null as NaN."""
     plain = pa.types.is_floating(array.type) and array.null_count == 0
     return np.array(array.to_numpy() if plain else floats(array), np.float64)
 
 
-def directed(rows: NDArray[np.float64], defects: Defects) -> NDArray[np.float64]:
+def directed(rows: Floats, defects: Defects) -> Floats:
     """The rows at length 1, in place; those of length 0 are marked."""
     largest = np.empty(len(rows))
     direct(rows, largest)

@@ -15,8 +15,7 @@ from appulse.operators.withdrawals import expanded
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.model.batch import Ragged
     from appulse.operators.pairings import Pairings
     from appulse.operators.window_starts import WindowStarts, Withdrawn
@@ -34,24 +33,24 @@ class Answers(Batch):
     a ``right_rank``, too. ``margin`` is what an assignment loses without the pair.
     """
 
-    left_stream: NDArray[np.int64]
+    left_stream: Ints
     left_key: Bytes
-    left_time: NDArray[np.int64]
-    right_stream: NDArray[np.int64]
+    left_time: Ints
+    right_stream: Ints
     right_key: Bytes
-    right_time: NDArray[np.int64]
-    distance: NDArray[np.float64]
-    probability: NDArray[np.float64]
-    change: NDArray[np.int64] | None = None
-    at: NDArray[np.int64] | None = None
-    at_stream: NDArray[np.int64] | None = None
+    right_time: Ints
+    distance: Floats
+    probability: Floats
+    change: Ints | None = None
+    at: Ints | None = None
+    at_stream: Ints | None = None
     pairings: Ragged[Pairings] | None = None
-    upper: NDArray[np.float64] | None = None
-    ratio: NDArray[np.float64] | None = None
-    left_rank: NDArray[np.int64] | None = None
-    right_rank: NDArray[np.int64] | None = None
-    place: NDArray[np.int64] | None = None
-    margin: NDArray[np.float64] | None = None
+    upper: Floats | None = None
+    ratio: Floats | None = None
+    left_rank: Ints | None = None
+    right_rank: Ints | None = None
+    place: Ints | None = None
+    margin: Floats | None = None
 
     def entering(self) -> Answers:
         """The same pairs as entering the answer at their first tick."""
@@ -59,7 +58,7 @@ class Answers(Batch):
         at = np.maximum(self.left_time, self.right_time)
         return replace(self, change=np.ones(len(self), np.int64), at=at, at_stream=later)
 
-    def leaving(self, at: NDArray[np.int64], at_stream: NDArray[np.int64]) -> Answers:
+    def leaving(self, at: Ints, at_stream: Ints) -> Answers:
         """The same pairs as leaving it."""
         return replace(self, change=np.full(len(self), -1), at=at, at_stream=at_stream)
 
@@ -80,23 +79,23 @@ class _Part:
     rows); and its rows: by numbers that never change, or by those in their windows.
     """
 
-    def __init__(self, pairs: Answers, ends: NDArray[np.int64]) -> None:
+    def __init__(self, pairs: Answers, ends: Ints) -> None:
         self.pairs, self.ends = pairs, ends
         self.stands = np.ones(len(pairs), bool)
         self.gone = 0
         self.first = int(ends[:, 0].min(initial=_NEVER))
-        self._by_row: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+        self._by_row: tuple[Ints, Ints] | None = None
 
     def __len__(self) -> int:
         return len(self.pairs) - self.gone
 
-    def drop(self, gone: NDArray[np.int64]) -> Answers:
+    def drop(self, gone: Ints) -> Answers:
         """These leave."""
         self.stands[gone] = False
         self.gone += len(gone)
         return self.pairs.take(gone)
 
-    def of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def of_rows(self, rows: Ints) -> Ints:
         """The pairs of some rows, each once, by numbers that never change; the part is sorted by them once."""
         if self._by_row is None:
             both = self.ends[:, 2:].ravel(order="F")
@@ -140,20 +139,16 @@ class OpenPairs:
         some = [int(part.ends[part.stands, 0].min()) for part in self._parts if len(part)]
         return min(some, default=None)
 
-    def add_timed(
-        self, pairs: Answers, ends: tuple[NDArray[np.int64], NDArray[np.int64]], rows: NDArray[np.int64]
-    ) -> None:
+    def add_timed(self, pairs: Answers, ends: tuple[Ints, Ints], rows: Ints) -> None:
         """Pairs under time windows, when each row leaves, and their rows (n, 2)."""
         stream = np.where(ends[0] <= ends[1], pairs.left_stream, pairs.right_stream)
         self._add(pairs, np.column_stack([np.minimum(*ends), stream, rows]))
 
-    def add_ranked(
-        self, pairs: Answers, group: NDArray[np.int64], left: NDArray[np.int64], right: NDArray[np.int64]
-    ) -> None:
+    def add_ranked(self, pairs: Answers, group: Ints, left: Ints, right: Ints) -> None:
         """Pairs under windows of rows, and the rows' numbers."""
         self._add(pairs, np.column_stack([group, np.zeros(len(group), np.int64), left, right]))
 
-    def _add(self, pairs: Answers, ends: NDArray[np.int64]) -> None:
+    def _add(self, pairs: Answers, ends: Ints) -> None:
         if len(pairs):
             self._parts.append(_Part(pairs, ends))
             self._settle()
@@ -180,7 +175,7 @@ class OpenPairs:
                 found.append(part.drop(gone).leaving(part.ends[gone, 0], part.ends[gone, 1]))
         return self._dropped(found)
 
-    def below(self, floor: NDArray[np.int64], groups: NDArray[np.int64], floors: WindowStarts) -> Answers:
+    def below(self, floor: Ints, groups: Ints, floors: WindowStarts) -> Answers:
         """Pairs of which a row lies below the floor (group, stream), with the tick that pushed it out.
 
         ``floors`` are the news, ``groups`` their numbers.
@@ -198,7 +193,7 @@ class OpenPairs:
             found.append(part.drop(gone).leaving(np.minimum(*ticks), stream))
         return self._dropped(found)
 
-    def without(self, rows: NDArray[np.int64]) -> Answers:
+    def without(self, rows: Ints) -> Answers:
         """Under time windows, the pairs of rows that are withdrawn: they stood for no time."""
         rows = np.sort(rows)
         return self._withdrawn([part.of_rows(rows) for part in self._parts])
@@ -215,7 +210,7 @@ class OpenPairs:
             gone.append(np.flatnonzero(mine))
         return self._withdrawn(gone)
 
-    def _withdrawn(self, gone: Sequence[NDArray[np.int64]]) -> Answers:
+    def _withdrawn(self, gone: Sequence[Ints]) -> Answers:
         standing = [mine[part.stands[mine]] for part, mine in zip(self._parts, gone, strict=True)]
         found = [part.drop(at) for part, at in zip(self._parts, standing, strict=True) if len(at)]
         entered = self._dropped(found).entering()
@@ -229,13 +224,7 @@ class OpenPairs:
         return Answers.concat(found)
 
 
-def _tick_of(
-    group: NDArray[np.int64],
-    stream: NDArray[np.int64],
-    number: NDArray[np.int64],
-    groups: NDArray[np.int64],
-    floors: WindowStarts,
-) -> NDArray[np.int64]:
+def _tick_of(group: Ints, stream: Ints, number: Ints, groups: Ints, floors: WindowStarts) -> Ints:
     """The tick at which each row fell below its window's floor; the end of time where no update says it."""
     never = np.full(len(group), np.iinfo(np.int64).max)
     if len(floors) == 0:

@@ -12,8 +12,7 @@ from appulse.model.batch import Batch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.operators.store import WindowBuffer
 
 
@@ -25,23 +24,23 @@ class Arrivals(Batch):
     those of some of them.
     """
 
-    time: NDArray[np.int64]
-    store: NDArray[np.int64]
-    row: NDArray[np.int64]
-    centre: NDArray[np.float64]
-    extent: NDArray[np.float64]
-    mass: NDArray[np.float64]
-    variance: NDArray[np.float64]
-    group: NDArray[np.int64]
-    differ: NDArray[np.int64]
-    frame: NDArray[np.int64]
+    time: Ints
+    store: Ints
+    row: Ints
+    centre: Floats
+    extent: Floats
+    mass: Floats
+    variance: Floats
+    group: Ints
+    differ: Ints
+    frame: Ints
 
-    def places(self, stores: Sequence[WindowBuffer], some: NDArray[np.int64]) -> NDArray[np.float64]:
+    def places(self, stores: Sequence[WindowBuffer], some: Ints) -> Floats:
         """Where some of the arrivals are, as their stores have it."""
         own, row = self.store[some], self.row[some]
         given = np.unique(own).tolist()
         if len(given) == 1:
-            alone: NDArray[np.float64] = stores[given[0]].centre.view[row]
+            alone: Floats = stores[given[0]].centre.view[row]
             return alone
         found = np.empty((len(some), stores[0].d))
         for i in given:

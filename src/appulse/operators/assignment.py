@@ -13,7 +13,7 @@ from appulse.kernels.assignment import margins
 if TYPE_CHECKING:
     from collections import Counter
 
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Flags, Floats, Ints
 
 # Gains below this are the same where an order counts more: they are those of rows hundreds of deviations apart.
 _LEAST = -1e5
@@ -27,19 +27,13 @@ METHODS = ("optimal", "greedy")
 class Gains(NamedTuple):
     """What pairs gain. One of a higher ``order`` gains more than any number of lower ones: sums go by order first."""
 
-    gain: NDArray[np.float64]
-    order: NDArray[np.int64] | None = None
+    gain: Floats
+    order: Ints | None = None
 
 
 def assigned(
-    left: NDArray[np.int64],
-    right: NDArray[np.int64],
-    gains: Gains,
-    *,
-    greedy: bool,
-    most: int,
-    counts: Counter[str],
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    left: Ints, right: Ints, gains: Gains, *, greedy: bool, most: int, counts: Counter[str]
+) -> tuple[Ints, Floats]:
     """Which pairs are chosen, and how much the greatest sum falls where each is forbidden (NaN for the greedy choice).
 
     Pairs that gain nothing are never chosen. Pairs of rows that follow from each other are a component, which has
@@ -57,13 +51,11 @@ def assigned(
     component = _components(left, right, n, m)
     gain, step = _by_order(left, gain, order, component)
     chosen = _optimal(left, right, gain, component, most, counts)
-    lost: NDArray[np.float64] = margins(left, right, gain, chosen, n, m)
+    lost: Floats = margins(left, right, gain, chosen, n, m)
     return worth[chosen], np.where(lost < 0.5 * step[component[left]], lost, np.inf)[chosen]
 
 
-def _greedy(
-    left: NDArray[np.int64], right: NDArray[np.int64], best: NDArray[np.int64], n: int, m: int
-) -> NDArray[np.bool_]:
+def _greedy(left: Ints, right: Ints, best: Ints, n: int, m: int) -> Flags:
     """The pair that gains most, which comes first in ``best``, then the first among the other rows, and so on."""
     chosen, ours, theirs = np.zeros(len(left), bool), [False] * n, [False] * m
     for e, i, j in zip(best.tolist(), left[best].tolist(), right[best].tolist(), strict=True):
@@ -72,19 +64,17 @@ def _greedy(
     return chosen
 
 
-def _components(left: NDArray[np.int64], right: NDArray[np.int64], n: int, m: int) -> NDArray[np.int64]:
+def _components(left: Ints, right: Ints, n: int, m: int) -> Ints:
     """The component of each row: ``n`` left ones, then ``m`` right ones."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
     graph = csr_array((np.ones(len(left), bool), (left, right + n)), shape=(n + m, n + m))
-    component: NDArray[np.int64] = connected_components(graph, directed=False)[1]
+    component: Ints = connected_components(graph, directed=False)[1]
     return component
 
 
-def _by_order(
-    left: NDArray[np.int64], gain: NDArray[np.float64], order: NDArray[np.int64], component: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _by_order(left: Ints, gain: Floats, order: Ints, component: Ints) -> tuple[Floats, Floats]:
     """Gains as one number, and what an order is worth in each component: more than sums differ by otherwise."""
     gain, own = np.where(order > 0, np.maximum(gain, _LEAST), gain), component[left]
     most_of = np.zeros(len(component))
@@ -93,14 +83,7 @@ def _by_order(
     return gain + order * step[own], step
 
 
-def _optimal(
-    left: NDArray[np.int64],
-    right: NDArray[np.int64],
-    gain: NDArray[np.float64],
-    component: NDArray[np.int64],
-    most: int,
-    counts: Counter[str],
-) -> NDArray[np.bool_]:
+def _optimal(left: Ints, right: Ints, gain: Floats, component: Ints, most: int, counts: Counter[str]) -> Flags:
     """Component by component, by solvers of SciPy, which take long to import."""
     n, sizes = int(left.max()) + 1, np.bincount(component)
     found = len(sizes)
@@ -131,13 +114,13 @@ def _optimal(
     return chosen
 
 
-def _renumbered(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+def _renumbered(rows: Ints) -> tuple[Ints, int]:
     """Rows by their places among those that occur, and how many these are."""
     places = np.cumsum(np.bincount(rows) > 0)
     return places[rows] - 1, int(places[-1])
 
 
-def _places(component: NDArray[np.int64]) -> NDArray[np.int64]:
+def _places(component: Ints) -> Ints:
     """The place of each row among those of its component."""
     order = np.argsort(component, kind="stable")
     ordered, places = component[order], np.empty(len(order), np.int64)
@@ -145,7 +128,7 @@ def _places(component: NDArray[np.int64]) -> NDArray[np.int64]:
     return places
 
 
-def _dense(rows: NDArray[np.int64], columns: NDArray[np.int64], gain: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _dense(rows: Ints, columns: Ints, gain: Floats) -> Flags:
     """Which of a component's pairs; rows without a partner are as if paired for nothing."""
     from scipy.optimize import linear_sum_assignment
 
@@ -154,11 +137,11 @@ def _dense(rows: NDArray[np.int64], columns: NDArray[np.int64], gain: NDArray[np
     ours, theirs = linear_sum_assignment(matrix, maximize=True)
     partner = np.full(len(matrix), -1)
     partner[ours] = theirs
-    same: NDArray[np.bool_] = partner[rows] == columns
+    same: Flags = partner[rows] == columns
     return same
 
 
-def _sparse(rows: NDArray[np.int64], columns: NDArray[np.int64], gain: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _sparse(rows: Ints, columns: Ints, gain: Floats) -> Flags:
     """The same of many rows: each left row may also be paired with nobody, which is a column of its own."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching
@@ -170,5 +153,5 @@ def _sparse(rows: NDArray[np.int64], columns: NDArray[np.int64], gain: NDArray[n
     matching = min_weight_full_bipartite_matching(csr_array((costs, at), shape=(n, m + n)))
     partner = np.full(n, -1)
     partner[matching[0]] = matching[1]
-    same: NDArray[np.bool_] = partner[rows] == columns
+    same: Flags = partner[rows] == columns
     return same

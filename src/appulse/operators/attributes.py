@@ -15,8 +15,7 @@ from appulse.model.uncertainty import Gaussian, Position, names
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.model.objects import Objects
     from appulse.model.uncertainty import Model
 
@@ -32,7 +31,7 @@ class Attribute:
     def _unit(self, k: int) -> float:
         return 1.0 if self.units is None else self.units[k]
 
-    def of(self, stream: int, objects: Objects) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    def of(self, stream: int, objects: Objects) -> tuple[Ints, Floats, Floats]:
         """The attribute of rows as (first, values, shares), given that they exist; a normal one is its mean alone."""
         model = self.models[stream]
         k = dimension_of(model, self.column, objects.d)
@@ -48,7 +47,7 @@ class Attribute:
             return rows.first, values, rows.weights / rows.mass[owner]
         return rows.first, values, 1.0 / count[owner]
 
-    def sigma(self, stream: int, objects: Objects) -> NDArray[np.float64]:
+    def sigma(self, stream: int, objects: Objects) -> Floats:
         """The deviation of a normal attribute, else 0."""
         if not isinstance(self.models[stream], Gaussian):
             return np.zeros(len(objects))

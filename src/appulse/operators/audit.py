@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from typing import Self
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.kernels.sweep import ArrivalRows, PairRule
     from appulse.model.uncertainty import Model
     from appulse.operators.pairs import CandidatePairs
@@ -27,7 +26,7 @@ _ROUNDING = 1e-9
 _ALL = 1e-300  # below every probability
 
 
-def chosen(share: float, time: NDArray[np.int64], centre: NDArray[np.float64]) -> NDArray[np.bool_]:
+def chosen(share: float, time: Ints, centre: Floats) -> Flags:
     """Which rows are audited: by their time and place alone, so that every engine and every run chooses the same."""
     some = np.empty(len(time), bool)
     choose(time, np.ascontiguousarray(centre), np.uint64(share * 2.0**53), some)
@@ -48,7 +47,7 @@ class Audit:
         in_full = replace(plan, bounds=frozenset(), threshold=_ALL, bounded=False) if plan.audit else plan
         return cls(plan, counts, in_full)
 
-    def of(self, time: NDArray[np.int64], centre: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def of(self, time: Ints, centre: Floats) -> Flags:
         """Which rows are audited; no rows where nothing is to be audited."""
         return chosen(self.plan.audit, time, centre) if self.plan.audit else np.zeros(0, bool)
 
@@ -63,11 +62,11 @@ class Audit:
 class Noted:
     """Pairs that an index looked at, of audited rows (``some``), and those of them that are answers."""
 
-    def __init__(self, some: NDArray[np.bool_], at: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+    def __init__(self, some: Flags, at: Ints, rows: Ints) -> None:
         self._some, self._at, self._rows = some, at, rows
         self._answered = [np.empty(0, np.int64)]
 
-    def answered(self, at: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+    def answered(self, at: Ints, rows: Ints) -> None:
         """These pairs are answers; those of other rows are left out."""
         if not len(self._at):
             return
@@ -75,7 +74,7 @@ class Noted:
         self._answered.append(_codes(at[mine], rows[mine]))
 
     @property
-    def open(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def open(self) -> tuple[Ints, Ints]:
         """The pairs that are no answers."""
         known, codes = np.sort(np.concatenate(self._answered)), _codes(self._at, self._rows)
         if not len(known):
@@ -88,9 +87,7 @@ class Noted:
 NOTHING = Noted(np.zeros(0, bool), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def in_windows(
-    store: WindowBuffer, rule: PairRule, asked: ArrivalRows, some: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def in_windows(store: WindowBuffer, rule: PairRule, asked: ArrivalRows, some: Flags) -> tuple[Ints, Ints]:
     """Of some arrivals, all pairs with the rows of a store that are in reach of their windows.
 
     It is asked before the rows that come with them are linked.
@@ -112,7 +109,7 @@ def in_windows(
     return at, rows
 
 
-def _codes(at: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _codes(at: Ints, rows: Ints) -> Ints:
     """Pairs of rows as single numbers."""
-    codes: NDArray[np.int64] = at << 32 | rows
+    codes: Ints = at << 32 | rows
     return codes

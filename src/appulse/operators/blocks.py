@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.objects import Objects
     from appulse.operators.plan import JoinPlan
 
@@ -53,7 +52,7 @@ class BlockPlan:
     greedy: bool
     most: int
 
-    def block_of(self, time: NDArray[np.int64]) -> NDArray[np.int64]:
+    def block_of(self, time: Ints) -> Ints:
         """The number of each time's block."""
         return time // self.span if self.span else time
 
@@ -67,7 +66,7 @@ class _Rows(Batch):
     """Rows of one stream with the number of their block, in the order of blocks."""
 
     rows: Objects
-    block: NDArray[np.int64]
+    block: Ints
 
 
 def partners(plan: BlockPlan, streams: Sequence[Objects], counts: Counter[str]) -> Answers:
@@ -101,20 +100,20 @@ def partners(plan: BlockPlan, streams: Sequence[Objects], counts: Counter[str]) 
     return Answers.concat([*answers, *alone]) if answers or alone else NO_ANSWERS
 
 
-def _margin(rows: Objects, at: NDArray[np.int64]) -> NDArray[np.float64]:
+def _margin(rows: Objects, at: Ints) -> Floats:
     return np.zeros(len(at)) if rows.margin is None else rows.margin[at]
 
 
-def _gains(plan: BlockPlan, pairs: Answers, margins: NDArray[np.float64]) -> Gains:
+def _gains(plan: BlockPlan, pairs: Answers, margins: Floats) -> Gains:
     return Gains(pairs.probability if plan.by == "probability" else plan.join.limit + margins - pairs.distance)
 
 
 def _of_ratios(
     plan: JoinPlan,
     sides: Sequence[_Rows],
-    pairs: tuple[NDArray[np.int64], NDArray[np.int64]],
-    ratio: NDArray[np.float64],
-    densities: NDArray[np.float64],
+    pairs: tuple[Ints, Ints],
+    ratio: Floats,
+    densities: Floats,
     counts: Counter[str],
 ) -> Gains:
     """Logarithms of likelihood ratios, and what they tend to where the difference has no density."""
@@ -144,9 +143,7 @@ def _in_blocks(plan: BlockPlan, streams: Sequence[Objects]) -> list[_Rows]:
     return found
 
 
-def _pairs(
-    plan: JoinPlan, sides: Sequence[_Rows], counts: Counter[str]
-) -> tuple[Answers, NDArray[np.int64], NDArray[np.int64]]:
+def _pairs(plan: JoinPlan, sides: Sequence[_Rows], counts: Counter[str]) -> tuple[Answers, Ints, Ints]:
     """All pairs of the blocks that may be partners, and the places of their rows.
 
     A row travels through the join with its place for a time, and with its block for a group. Some blocks at a time do:
@@ -176,7 +173,7 @@ def _pairs(
     return found, found.left_time, found.right_time
 
 
-def _may_match(plan: JoinPlan, stream: int, rows: Objects) -> NDArray[np.bool_]:
+def _may_match(plan: JoinPlan, stream: int, rows: Objects) -> Flags:
     """Which rows may match any: one with errors is within epsilon of what it is sure to be at most as often.
 
     The sum of two errors is nowhere more likely to be near than one of them is (Anderson 1955).
@@ -188,7 +185,7 @@ def _may_match(plan: JoinPlan, stream: int, rows: Objects) -> NDArray[np.bool_]:
     return np.asarray(~(most < plan.threshold - _DOUBT))
 
 
-def _ranked(number: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.int64]:
+def _ranked(number: Ints, time: Ints) -> Ints:
     """Which of the distinct pairs of number and time, in their order, each one is."""
     order = np.lexsort((time, number))
     number, time = number[order], time[order]
@@ -198,7 +195,7 @@ def _ranked(number: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.in
     return ranks
 
 
-def _densities(plan: BlockPlan, sides: Sequence[_Rows]) -> NDArray[np.float64]:
+def _densities(plan: BlockPlan, sides: Sequence[_Rows]) -> Floats:
     """The density of unrelated right rows in each block: as given, or by how many the block has, and in what box."""
     n = 1 + max(int(side.block.max(initial=0)) for side in sides)
     if plan.density is not None:
@@ -214,13 +211,13 @@ def _densities(plan: BlockPlan, sides: Sequence[_Rows]) -> NDArray[np.float64]:
     return np.maximum(number, 1) / volume
 
 
-def _volumes(plan: JoinPlan, centre: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.float64]:
+def _volumes(plan: JoinPlan, centre: Floats, first: Ints) -> Floats:
     """The volume of the box around the rows of each block, no side less than twice epsilon."""
     least = 2.0 * plan.epsilon
     if plan.earth is None:
         sides = np.maximum.reduceat(centre, first) - np.minimum.reduceat(centre, first)
         group, epsilon = plan.within(centre.shape[1])
-        volumes: NDArray[np.float64] = np.prod(np.maximum(sides, 2.0 * np.array(epsilon)[group]), axis=1)
+        volumes: Floats = np.prod(np.maximum(sides, 2.0 * np.array(epsilon)[group]), axis=1)
         return volumes
     degrees = degrees_of(centre, plan.earth)
     radius = plan.earth.a
@@ -229,7 +226,7 @@ def _volumes(plan: JoinPlan, centre: NDArray[np.float64], first: NDArray[np.int6
     tall = np.maximum(radius * (north - south), least)
     middle = np.cos(0.5 * (south + north))
     wide = np.maximum(radius * np.radians(_spans(degrees[:, 1], first)) * middle, least)
-    area: NDArray[np.float64] = tall * wide
+    area: Floats = tall * wide
     if centre.shape[1] == 3:
         return area
     vertical = plan.epsilon if plan.vertical is None else plan.vertical
@@ -237,12 +234,12 @@ def _volumes(plan: JoinPlan, centre: NDArray[np.float64], first: NDArray[np.int6
     return area
 
 
-def _spans(longitude: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.float64]:
+def _spans(longitude: Floats, first: Ints) -> Floats:
     """The degrees of longitude that each block spans: all around, less the widest gap."""
     block = np.repeat(np.arange(len(first)), np.diff(np.r_[first, len(longitude)]))
     around = longitude[np.lexsort((longitude, block))]
     gaps = np.diff(around, append=math.nan)
     last = np.r_[first[1:], len(longitude)] - 1
     gaps[last] = around[first] + 360.0 - around[last]
-    spans: NDArray[np.float64] = 360.0 - np.maximum.reduceat(gaps, first)
+    spans: Floats = 360.0 - np.maximum.reduceat(gaps, first)
     return spans

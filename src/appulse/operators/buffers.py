@@ -13,6 +13,8 @@ from appulse.model.room import room, steps
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
+    from appulse.kernels.arrays import Ints
+
 
 _WORD = 8  # bytes
 _MANY = 1 << 16  # rows
@@ -49,7 +51,7 @@ class Rows:
         if self.room > 4096 and len(self) * 8 < self.room:
             self._move(2 * len(self))
 
-    def keep(self, rows: NDArray[np.int64]) -> None:
+    def keep(self, rows: Ints) -> None:
         """Forget all but these."""
         for column in self.columns:
             column.data[: len(rows)] = column.view[rows]
@@ -121,12 +123,12 @@ class Arena:
         self._values = Column(dtype)
         self._begin = Column(np.int64)
         self._length = Column(np.int64, rows=self._begin.rows)
-        self._place: NDArray[np.int64] | None = None  # where the run of each row is, if rows were moved without theirs
+        self._place: Ints | None = None  # where the run of each row is, if rows were moved without theirs
         self.base = 0
         self.words = np.dtype(dtype) == np.uint8  # all runs are of eight bytes, as numbers are
 
     @classmethod
-    def of(cls, offsets: NDArray[np.int64], values: NDArray[Any], place: NDArray[np.int64] | None = None) -> Arena:
+    def of(cls, offsets: Ints, values: NDArray[Any], place: Ints | None = None) -> Arena:
         """The runs ``values[offsets[i]:offsets[i + 1]]`` as they are, not copied; to be read only.
 
         Row i's run is the ``place[i]``-th; without it, the i-th.
@@ -138,7 +140,7 @@ class Arena:
         arena._place = place
         return arena
 
-    def all(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def all(self) -> tuple[Ints, NDArray[Any]]:
         """The runs of all live rows, as (offsets, values)."""
         if self._place is not None:
             return self._taken(self._place)
@@ -148,7 +150,7 @@ class Arena:
         return np.append(self.begin - self.base, len(values)), values
 
     @property
-    def places(self) -> NDArray[np.int64]:
+    def places(self) -> Ints:
         """Where the run of each row is among all, of runs that are read only."""
         return steps(len(self)) if self._place is None else np.ascontiguousarray(self._place)
 
@@ -165,12 +167,12 @@ class Arena:
         return self._values.view
 
     @property
-    def begin(self) -> NDArray[np.int64]:
+    def begin(self) -> Ints:
         """Where each live row's run begins, ``base`` included; of rows that were moved without theirs, see `where`."""
         return self._begin.view
 
     @property
-    def length(self) -> NDArray[np.int64]:
+    def length(self) -> Ints:
         """Length of each live row's run; of rows that were moved without theirs, see `where`."""
         return np.ascontiguousarray(self._length.view)
 
@@ -179,7 +181,7 @@ class Arena:
         """Bytes held, live or not."""
         return self._values.nbytes + self._begin.nbytes + self._length.nbytes
 
-    def extend(self, offsets: NDArray[np.int64], values: NDArray[Any]) -> None:
+    def extend(self, offsets: Ints, values: NDArray[Any]) -> None:
         """Append the runs ``values[offsets[i]:offsets[i + 1]]``."""
         new, lengths = self._begin.rows.grow(len(offsets) - 1), offsets[1:] - offsets[:-1]
         self._begin.data[new] = offsets[:-1] + (self.base + len(self._values) - offsets[0])
@@ -209,15 +211,15 @@ class Arena:
         self._values.rows.grow(size)
         self.words = self.words and words
 
-    def take(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def take(self, rows: Ints) -> tuple[Ints, NDArray[Any]]:
         """The runs of some rows, as (offsets, values)."""
         return self._taken(self.where(rows))
 
-    def where(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def where(self, rows: Ints) -> Ints:
         """Where ``begin`` and ``length`` have the runs of some rows."""
         return rows if self._place is None else self._place[rows]
 
-    def _taken(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def _taken(self, rows: Ints) -> tuple[Ints, NDArray[Any]]:
         if self.words:
             return words_at(self.values, rows)
         values = self.values
@@ -234,12 +236,12 @@ class Arena:
         self.base = end
 
 
-def _as_words(n: int) -> NDArray[np.int64]:
+def _as_words(n: int) -> Ints:
     """The lengths of ``n`` words, which take no memory until they are asked for."""
     return np.broadcast_to(np.array(_WORD, np.int64), (n,))
 
 
-def _lengths(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+def _lengths(offsets: Ints) -> Ints:
     """The lengths of runs."""
-    found: NDArray[np.int64] = np.subtract(offsets[1:], offsets[:-1], out=room(len(offsets) - 1, np.int64))
+    found: Ints = np.subtract(offsets[1:], offsets[:-1], out=room(len(offsets) - 1, np.int64))
     return found

@@ -11,19 +11,13 @@ from appulse.errors import ImpossibleBursts
 from appulse.kernels.bursts import chain
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Floats, Ints
 
 # Times before 1971 count from something else than 1970; later than 2200 they are no seconds.
 _FIRST_DATE, _LAST_DATE = 365 * 86_400_000_000, 84_000 * 86_400_000_000
 
 
-def check_chains(
-    first: NDArray[np.int64],
-    known: NDArray[np.int64],
-    exist: NDArray[np.float64],
-    correlation: NDArray[np.float64],
-    time: NDArray[np.int64],
-) -> None:
+def check_chains(first: Ints, known: Ints, exist: Floats, correlation: Floats, time: Ints) -> None:
     """Raise `ImpossibleBursts` where two consecutive rows of a chain do not allow its correlation.
 
     Chain i has the rows from ``first[i]`` to ``first[i + 1]``; the first ``known[i]`` of them were looked at before.
@@ -35,7 +29,7 @@ def check_chains(
             raise impossible(exist, time, at, float(correlation[w]))
 
 
-def impossible(exist: NDArray[np.float64], time: NDArray[np.int64], at: int, correlation: float) -> ImpossibleBursts:
+def impossible(exist: Floats, time: Ints, at: int, correlation: float) -> ImpossibleBursts:
     """What is wrong with row ``at``, which follows the one before it."""
     p, r = float(exist[at - 1]), float(exist[at])
     spread = math.sqrt(p * (1.0 - p) * r * (1.0 - r))

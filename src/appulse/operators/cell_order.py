@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.kernels.arrays import Whole
+    from appulse.kernels.arrays import Floats, Ints, Whole
     from appulse.kernels.geodesic import Earth
     from appulse.model.workers import Workers
 
@@ -55,10 +55,10 @@ _MANY, _FEWER = 48.0, 4.0
 class PlacedRows(NamedTuple):
     """When and where rows are, how far around each is looked for it, and the numbers of their groups."""
 
-    time: NDArray[np.int64]
-    centre: NDArray[np.float64]
-    extent: NDArray[np.float64]
-    group: NDArray[np.int64]
+    time: Ints
+    centre: Floats
+    extent: Floats
+    group: Ints
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Laid:
     limit: float
     points: bool
 
-    def order(self, rows: PlacedRows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def order(self, rows: PlacedRows) -> tuple[Ints, Ints]:
         """The codes of the rows' cells in order, and the place of each among the rows."""
         n = len(rows.time)
         code = room(n, np.int64)
@@ -87,7 +87,7 @@ class Laid:
             return packed_order_in(code, self.bits, index_bits, room(n, np.int64), room(n, np.int64))
         return wide_order(code, self.bits)
 
-    def strips(self, rim: int, *, slot: bool, own: bool) -> NDArray[np.int64]:
+    def strips(self, rim: int, *, slot: bool, own: bool) -> Ints:
         """How far away the codes of lines are, up to ``rim`` to either side; ``own``: those that come later alone.
 
         With ``slot``, of slots of time, which come first, only neighbours are looked at.
@@ -99,8 +99,8 @@ class Laid:
 
 
 def near_rows(
-    begin: Whole, end: Whole, strips: NDArray[np.int64], rule: CloseRule, sides: tuple[CellRows, CellRows], many: int
-) -> tuple[list[tuple[NDArray[np.int64], NDArray[np.int64]]], int]:
+    begin: Whole, end: Whole, strips: Ints, rule: CloseRule, sides: tuple[CellRows, CellRows], many: int
+) -> tuple[list[tuple[Ints, Ints]], int]:
     """The pairs of left rows from ``begin`` to ``end`` that are candidates, and how many right rows were looked at.
 
     As many at a time as there is room for, which is ``many`` at first.
@@ -196,7 +196,7 @@ def lay_out(plan: JoinPlan, tables: Sequence[PlacedRows], limit: float, workers:
     return Laid(layout, bits, strides, side, near, limit, points=max(largest) == 0.0)
 
 
-def _facing(earth: Earth, low: NDArray[np.float64], high: NDArray[np.float64]) -> list[int]:
+def _facing(earth: Earth, low: Floats, high: Floats) -> list[int]:
     """The coordinate that follows from the others, where all places lie on one side of the Earth."""
     above = np.maximum(low, -high)[:_PLACED]
     highest = int(above.argmax())
@@ -206,8 +206,8 @@ def _facing(earth: Earth, low: NDArray[np.float64], high: NDArray[np.float64]) -
 class _Ends(NamedTuple):
     """The least and greatest coordinates and times of a table, and its greatest group and extent."""
 
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    low: Floats
+    high: Floats
     first: int
     last: int
     group: int
@@ -221,7 +221,7 @@ def _ends(table: PlacedRows) -> _Ends:
     return _Ends(low, high, int(time.min()), int(time.max()), int(group.max()), float(extent.max()))
 
 
-def _pays(tables: Sequence[PlacedRows], reach: NDArray[np.float64], window: int) -> bool:
+def _pays(tables: Sequence[PlacedRows], reach: Floats, window: int) -> bool:
     """Whether slots of time leave much less to look at than cells alone, by a sample of pairs."""
     one, other = tables[0], tables[-1]
     left, right = spread_rows(len(one.time), _SAMPLE), spread_rows(len(other.time), _SAMPLE - 1)
@@ -234,12 +234,12 @@ def _pays(tables: Sequence[PlacedRows], reach: NDArray[np.float64], window: int)
     return looked > _MANY and float(near.sum()) > _FEWER * float(both.sum())
 
 
-def spread_rows(n: int, many: int) -> NDArray[np.int64]:
+def spread_rows(n: int, many: int) -> Ints:
     """Some rows of ``n``, evenly spread."""
     return np.unique(np.linspace(0, n - 1, many).astype(np.int64))
 
 
-def in_order(column: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
+def in_order(column: NDArray[Any], order: Ints) -> NDArray[Any]:
     """The rows of a column in another order."""
     out = room((len(order), *column.shape[1:]), column.dtype)
     if column.shape[1:] == (3,):
@@ -249,11 +249,11 @@ def in_order(column: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
     return out
 
 
-def moved(column: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
+def moved(column: NDArray[Any], order: Ints) -> NDArray[Any]:
     """A column in another order; one that is the same in all rows stays as it is."""
     return column if is_one(column) else column[order]
 
 
-def is_one(column: NDArray[np.float64] | NDArray[np.int64]) -> bool:
+def is_one(column: Floats | Ints) -> bool:
     """Whether all rows have the same value."""
     return bool(column[0] == column[-1]) and bool((column == column[0]).all())

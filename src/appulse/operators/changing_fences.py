@@ -21,8 +21,7 @@ from appulse.operators.legs import split_keys, things
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import ByteArray, Ints
     from appulse.model.objects import Objects
     from appulse.model.regions import RegionSet
     from appulse.operators.fences import FencePlan, Held, Terms
@@ -38,19 +37,19 @@ class Standing:
     """
 
     regions: RegionSet
-    number: NDArray[np.int64]
-    stands: NDArray[np.uint8]
+    number: Ints
+    stands: ByteArray
     known: int
     terms: Terms | None = None
 
     @cached_property
-    def _by_number(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _by_number(self) -> tuple[Ints, Ints]:
         """The numbers of those that stand, in order, and which they are."""
         there = np.flatnonzero(self.stands)
         there = there[np.argsort(self.number[there], kind="stable")]
         return self.number[there], there
 
-    def places(self, number: NDArray[np.int64]) -> NDArray[np.int64]:
+    def places(self, number: Ints) -> Ints:
         """Which of the regions have these numbers; -1: none."""
         numbers, there = self._by_number
         if not len(numbers) or not len(number):

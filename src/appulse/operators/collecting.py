@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.model.objects import Objects
     from appulse.model.strings import Bytes
 
@@ -18,10 +17,10 @@ if TYPE_CHECKING:
 class Collected:
     """Samples of things: ``last`` are the latest of their readings, and ``first`` where the samples of each begin."""
 
-    last: NDArray[np.int64]
-    first: NDArray[np.int64]
-    points: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    last: Ints
+    first: Ints
+    points: Floats
+    weights: Floats
 
 
 def collect(rows: Objects, keys: Bytes, every: int) -> Collected:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Floats, Ints
 
 # Nanoseconds, measured on one machine; what counts is how they compare. A scan takes rows by SIMD and in order, a walk
 # along a chain one by one and from anywhere.
@@ -37,9 +37,9 @@ _STEADY = 1.3
 class Probes:
     """Rows that look into an index, or a sample of them: centres (n, d), reaches, and variances along any line."""
 
-    centre: NDArray[np.float64]
-    reach: NDArray[np.float64]
-    variance: NDArray[np.float64]
+    centre: Floats
+    reach: Floats
+    variance: Floats
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Cells:
     inequality turns into a distance. ``span`` is how far a typical probe has to look.
     """
 
-    dims: NDArray[np.int64]
+    dims: Ints
     side: float
     cap: float
     span: float
@@ -77,7 +77,7 @@ class Choice:
         return come < max(_LEAST_STANDING, self.rows // 2)
 
 
-def cells_for(probes: Probes, rows: Probes, epsilon: float, spare: float, dims: NDArray[np.int64]) -> Cells:
+def cells_for(probes: Probes, rows: Probes, epsilon: float, spare: float, dims: Ints) -> Cells:
     """Cells of the span of a typical probe, for rows as these are."""
     by_reach = epsilon + _most(probes.reach) + _cap(rows.reach)
     variances = np.concatenate([probes.variance, rows.variance])
@@ -88,7 +88,7 @@ def cells_for(probes: Probes, rows: Probes, epsilon: float, spare: float, dims: 
     return Cells(dims, by_reach, _cap(rows.reach), by_reach, by_variance=False)
 
 
-def same_group(group: NDArray[np.int64]) -> float:
+def same_group(group: Ints) -> float:
     """The share of the pairs of rows that are of one group, from a sample of the rows."""
     n = len(group)
     if n < 2:
@@ -136,7 +136,7 @@ def choose(
     return Choice(best, n, shares[best], share, costs, replace(cells, side=sides[best]))
 
 
-def spread(n: int, most: int) -> slice | NDArray[np.int64]:
+def spread(n: int, most: int) -> slice | Ints:
     """At most so many of ``n`` places, in order: a random one of each stretch, always the same for the same numbers.
 
     Rows often come in turn, from one device and another: every tenth, say, could be of one of them alone.
@@ -153,10 +153,10 @@ def some(values: Probes, n: int) -> Probes:
     return Probes(values.centre[at], values.reach[at], values.variance[at])
 
 
-def _most(sizes: NDArray[np.float64]) -> float:
+def _most(sizes: Floats) -> float:
     return float(np.quantile(sizes, 0.9)) if len(sizes) else 0.0
 
 
-def _cap(sizes: NDArray[np.float64]) -> float:
+def _cap(sizes: Floats) -> float:
     """The largest size of a row that a grid takes: others would open it for everybody."""
     return min(_LARGE * _most(sizes), _ROOM * float(sizes.max())) if len(sizes) else 0.0

@@ -20,8 +20,7 @@ from appulse.operators.legs import LegMaker, routes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.kernels.geodesic import Earth
     from appulse.model.motion import Straight
     from appulse.model.objects import Objects
@@ -46,10 +45,10 @@ class Crossed(NamedTuple):
 class Passing(Batch):
     """Legs and fences, the probability that one passes through the other, and where on the leg, from 0 to 1."""
 
-    leg: NDArray[np.int64]
-    fence: NDArray[np.int64]
-    probability: NDArray[np.float64]
-    at: NDArray[np.float64]
+    leg: Ints
+    fence: Ints
+    probability: Floats
+    at: Floats
 
 
 class Crossings:
@@ -84,7 +83,7 @@ class Crossings:
         made = self._maker.push(rows, complete, ended=ended)
         return None if made is None else made.legs.filter(made.legs.end > made.legs.rows.time)
 
-    def of(self, legs: Legs, thing: NDArray[np.int64], stays: NDArray[np.int64]) -> Crossed:
+    def of(self, legs: Legs, thing: Ints, stays: Ints) -> Crossed:
         """The crossings of legs whose ends are outside; ``stays`` are those of things, as `stays_of` has them."""
         found = self._passing(legs)
         free = _outside(thing[found.leg], found.fence, legs.rows.time[found.leg], legs.end[found.leg], stays)
@@ -122,7 +121,7 @@ class Crossings:
         both = Passing.concat([outlined, Passing(near.leg, near.fence, probability, at).filter(passed)])
         return both.take(np.lexsort((both.fence, both.leg)))
 
-    def _likeliest(self, ways: kernels.Ways, owner: NDArray[np.int64]) -> _Found:
+    def _likeliest(self, ways: kernels.Ways, owner: Ints) -> _Found:
         """Legs and fences, with the likeliest of the pieces of the leg, which belong to ``owner``."""
         reach = math.sqrt(max(0.0, -2.0 * math.log(self._least)))
         grid = self._regions.search.grid
@@ -139,10 +138,10 @@ class Crossings:
 class _Found(Batch):
     """Legs and fences, with the likeliest piece of the leg."""
 
-    leg: NDArray[np.int64]
-    fence: NDArray[np.int64]
-    piece: NDArray[np.int64]
-    probability: NDArray[np.float64]
+    leg: Ints
+    fence: Ints
+    piece: Ints
+    probability: Floats
 
 
 def _at(paths: kernels.Paths, found: _Found, regions: Regions) -> Passing:
@@ -151,13 +150,13 @@ def _at(paths: kernels.Paths, found: _Found, regions: Regions) -> Passing:
     return Passing(found.leg, found.fence, found.probability, at)
 
 
-def _ways(*columns: NDArray[np.float64], turns: bool) -> kernels.Ways:
+def _ways(*columns: Floats, turns: bool) -> kernels.Ways:
     """Arrays of one layout: for another one the kernels would be compiled again."""
     begin, end, scale, unit, mass = map(np.ascontiguousarray, columns)
     return kernels.Ways(begin, end, scale, unit, mass, turns)
 
 
-def stays_of(visits: NDArray[np.int64], events: Events, thing: NDArray[np.int64]) -> NDArray[np.int64]:
+def stays_of(visits: Ints, events: Events, thing: Ints) -> Ints:
     """Of visits before some events of things, and of those that enter by them: thing, fence, begin and end (n, 4)."""
     whole = np.column_stack([thing, events.which[:, 1:3], events.when])  # thing, fence, kind, time, begin
     entered, left = whole[whole[:, 2] == ENTER], whole[whole[:, 2] == EXIT]
@@ -167,13 +166,7 @@ def stays_of(visits: NDArray[np.int64], events: Events, thing: NDArray[np.int64]
     return np.column_stack([begun, np.array(end, np.int64)])
 
 
-def _outside(
-    thing: NDArray[np.int64],
-    fence: NDArray[np.int64],
-    begin: NDArray[np.int64],
-    end: NDArray[np.int64],
-    stays: NDArray[np.int64],
-) -> NDArray[np.bool_]:
+def _outside(thing: Ints, fence: Ints, begin: Ints, end: Ints, stays: Ints) -> Flags:
     """Which legs have no stay in their fence at either end."""
     known: dict[tuple[int, int], list[tuple[int, int]]] = {}
     wanted = set(zip(thing.tolist(), fence.tolist(), strict=True))
@@ -185,7 +178,7 @@ def _outside(
     return np.array(free, bool)
 
 
-def placed(rows: Objects, earth: Earth | None) -> tuple[NDArray[np.float64], ...]:
+def placed(rows: Objects, earth: Earth | None) -> tuple[Floats, ...]:
     """Of readings ``at``, ``scale``, ``place`` and ``spread`` of `appulse.kernels.near_regions.Readings`."""
     spread = flat_part(rows.spread)
     if earth is None:

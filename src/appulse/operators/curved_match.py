@@ -19,8 +19,7 @@ from appulse.queries.places import PLACE_X, PLACE_Y, mass
 from appulse.queries.rows import WideRows
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints, Ints32
     from appulse.model.regions import Regions
     from appulse.operators.query_match import Matched, Normals
     from appulse.queries.index import Met
@@ -72,7 +71,7 @@ def curved_windows(rows: Normals) -> WideRows:
     return WideRows(rows.columns, rows.time, wide)
 
 
-def _range(queries: QuerySet, met: Met, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _range(queries: QuerySet, met: Met, name: str) -> tuple[Floats, Floats]:
     """From where to where queries have a coordinate, pair by pair."""
     axis = queries.axis_of(name)
     if axis is None:
@@ -80,18 +79,18 @@ def _range(queries: QuerySet, met: Met, name: str) -> tuple[NDArray[np.float64],
     return doubles_of(met.lows[axis]), doubles_of(met.highs[axis])
 
 
-def _reached(rows: Normals) -> NDArray[np.float64]:
+def _reached(rows: Normals) -> Floats:
     """What rows reach: west, south, east and north, longitudes around those of the mean, half a turn at most."""
     assert rows.earth is not None  # noqa: S101 - of positions there is one
     far = tail_degrees(np.ascontiguousarray(rows.mean[:, 0]), rows.scale, rows.earth)
     far[:, 0] = np.minimum(far[:, 0], _HALF)
     middle = rows.mean[:, [_LONGITUDE, 0]]
-    box: NDArray[np.float64] = np.hstack([middle - far, middle + far])
+    box: Floats = np.hstack([middle - far, middle + far])
     box[:, 1], box[:, 3] = np.maximum(box[:, 1], -_POLE), np.minimum(box[:, 3], _POLE)
     return box
 
 
-def _overlaps(ranges: NDArray[np.float64], boxes: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _overlaps(ranges: Floats, boxes: Floats) -> tuple[Ints, Floats]:
     """What ranges have in common with boxes, also a turn to the west and to the east; of which pair each part is."""
     limited = np.flatnonzero(np.isfinite(ranges[:, 0]))
     turn = np.array([2.0 * _HALF, 0.0, 2.0 * _HALF, 0.0])
@@ -102,13 +101,7 @@ def _overlaps(ranges: NDArray[np.float64], boxes: NDArray[np.float64]) -> tuple[
     return pair[there], np.hstack([low, high])[there]
 
 
-def _in_ranges(
-    _: Regions,
-    rows: Normals,
-    at: NDArray[np.int32],
-    region: NDArray[np.int64],
-    ranges: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _in_ranges(_: Regions, rows: Normals, at: Ints32, region: Ints, ranges: Floats) -> Floats:
     """The probability that some rows lie in ranges of latitude and longitude, pair by pair."""
     reach = _reached(rows)[at]
     pair, box = _overlaps(ranges, reach)
@@ -118,13 +111,7 @@ def _in_ranges(
     return np.minimum(np.bincount(pair, found, len(region)), 1.0)
 
 
-def _in_parts(
-    regions: Regions,
-    rows: Normals,
-    at: NDArray[np.int32],
-    region: NDArray[np.int64],
-    ranges: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _in_parts(regions: Regions, rows: Normals, at: Ints32, region: Ints, ranges: Floats) -> Floats:
     """The probability that some rows lie in the part of a region, which is no disc, within ranges, pair by pair."""
     pair, box = _overlaps(ranges, regions.box[region])
     asked, which = np.unique(np.column_stack([region[pair], box]), axis=0, return_inverse=True)
@@ -133,13 +120,7 @@ def _in_parts(
     return np.minimum(np.bincount(pair, found, len(region)), 1.0)
 
 
-def _in(
-    regions: Regions,
-    rows: Normals,
-    at: NDArray[np.int32],
-    region: NDArray[np.int64],
-    _: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _in(regions: Regions, rows: Normals, at: Ints32, region: Ints, _: Floats) -> Floats:
     """The probability that some rows lie in regions, pair by pair."""
     found, disc = np.empty(len(at)), ~np.isnan(regions.radius[region])
     own, rest = np.flatnonzero(disc), np.flatnonzero(~disc)
@@ -149,11 +130,9 @@ def _in(
     return found
 
 
-def _masses(regions: Regions, rows: Normals, at: NDArray[np.int32], ids: NDArray[np.int64]) -> NDArray[np.float64]:
+def _masses(regions: Regions, rows: Normals, at: Ints32, ids: Ints) -> Floats:
     """The probability that some rows lie in regions that are no discs, pair by pair."""
     assert rows.earth is not None  # noqa: S101 - of positions there is one
     lon, lat = rows.at[at].T.copy()
-    found: NDArray[np.float64] = curved_masses(
-        regions, ids, lat, rows.scale[at], centred(lat, lon, rows.earth), rows.earth
-    )
+    found: Floats = curved_masses(regions, ids, lat, rows.scale[at], centred(lat, lon, rows.earth), rows.earth)
     return found

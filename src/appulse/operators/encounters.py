@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Hashes
     from appulse.model.batch import Batch
     from appulse.model.objects import Objects
     from appulse.operators.leg_pairs import EncounterPlan
@@ -42,8 +41,8 @@ class _Part(NamedTuple):
     """Some of the encounters that are open, a hash of the things of each, and which have not been taken out."""
 
     runs: Approaches
-    pair: NDArray[np.uint64]
-    there: NDArray[np.bool_]
+    pair: Hashes
+    there: Flags
 
 
 class OpenRuns:
@@ -203,10 +202,10 @@ class Encounters:
                 self.runs.restore(name, batch)
 
 
-def _pairs_of(runs: Approaches) -> NDArray[np.uint64]:
+def _pairs_of(runs: Approaches) -> Hashes:
     """A hash of the keys of the things of each encounter, whatever their group."""
     left = hash_rows(runs.left_key.offsets, runs.left_key.data, np.zeros(len(runs), np.int64))
-    pairs: NDArray[np.uint64] = hash_rows(runs.right_key.offsets, runs.right_key.data, left.view(np.int64))
+    pairs: Hashes = hash_rows(runs.right_key.offsets, runs.right_key.data, left.view(np.int64))
     return pairs
 
 

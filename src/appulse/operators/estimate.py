@@ -16,8 +16,7 @@ from appulse.operators.pairs import CandidatePairs, evaluated, products
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Ints
     from appulse.operators.arrivals import Arrivals
     from appulse.operators.plan import JoinPlan
     from appulse.operators.store import WindowBuffer
@@ -51,10 +50,10 @@ class Estimate:
 def estimated(
     plan: JoinPlan,
     stores: Sequence[WindowBuffer],
-    stream_of: NDArray[np.int64],
-    meets: NDArray[np.bool_],
+    stream_of: Ints,
+    meets: Flags,
     arrivals: Arrivals,
-    reach_of: Callable[[int], tuple[NDArray[np.int64], NDArray[np.int64]]],
+    reach_of: Callable[[int], tuple[Ints, Ints]],
     rows_each: int = _ROWS,
 ) -> Estimate:
     """Draw rows from the windows of some of the arrivals, and judge these pairs. The same draw for the same rows.

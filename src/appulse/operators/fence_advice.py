@@ -21,8 +21,7 @@ from appulse.operators.legs import things
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.kernels.geodesic import Earth
     from appulse.kernels.near_regions import Readings
     from appulse.model.objects import Objects
@@ -86,14 +85,14 @@ def advise(
     ]
 
 
-def _unwrapped(readings: Readings) -> NDArray[np.float64]:
+def _unwrapped(readings: Readings) -> Floats:
     """Longitudes and latitudes without the leap at the 180th meridian."""
     step = np.diff(readings.at[:, 0], prepend=readings.at[:1, 0])
     step -= _TURN * np.round(step / _TURN)
     return np.column_stack([readings.at[:1, 0] + np.cumsum(step), readings.at[:, 1]])
 
 
-def _moved(readings: Readings, path: NDArray[np.float64], earth: Earth | None) -> Readings:
+def _moved(readings: Readings, path: Floats, earth: Earth | None) -> Readings:
     """The readings elsewhere."""
     if earth is None:
         return readings._replace(at=path)
@@ -101,7 +100,7 @@ def _moved(readings: Readings, path: NDArray[np.float64], earth: Earth | None) -
     return readings._replace(at=np.column_stack([lon, lat]), place=centred(lat, lon, earth))
 
 
-def _motion(readings: Readings, path: NDArray[np.float64], error: NDArray[np.float64]) -> Motion:
+def _motion(readings: Readings, path: Floats, error: Floats) -> Motion:
     """How the things of a sample move, by what their steps have beyond the errors of their ends."""
     new = np.append(True, np.diff(readings.thing) != 0)[: len(path)]
     step, both = np.diff(path, axis=0, prepend=path[:1]), error + np.roll(error, 1, axis=0)
@@ -121,13 +120,13 @@ def _motion(readings: Readings, path: NDArray[np.float64], error: NDArray[np.flo
     )
 
 
-def _beyond(variances: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+def _beyond(variances: Floats, shares: Floats) -> Floats:
     """The variance that adds up to some, each having a share of it."""
-    found: NDArray[np.float64] = variances.sum(axis=0) / max(shares.sum(), 1e-300)
+    found: Floats = variances.sum(axis=0) / max(shares.sum(), 1e-300)
     return np.maximum(0.0, found)
 
 
-def _moves(thing: NDArray[np.int64], path: NDArray[np.float64], error: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _moves(thing: Ints, path: Floats, error: Floats) -> Flags:
     """Whether a thing moved on its way to each reading, by the means of a few readings before and after."""
     n, here = len(path), np.arange(len(path))
     begin = np.searchsorted(thing, thing)
@@ -143,9 +142,7 @@ def _moves(thing: NDArray[np.int64], path: NDArray[np.float64], error: NDArray[n
     return (square > _MOVED) if n else np.zeros(0, bool)
 
 
-def _visits(
-    readings: Readings, regions: RegionSet, earth: Earth | None, choice: tuple[float, float]
-) -> NDArray[np.int64]:
+def _visits(readings: Readings, regions: RegionSet, earth: Earth | None, choice: tuple[float, float]) -> Ints:
     """Visits by thing, fence and begin: thing, fence, begin, end; those that go on end after the last reading."""
     enter, leave = choice
     plan = FencePlan(enter, leave, None, False, earth)  # noqa: FBT003 - the highest probability is not asked for
@@ -161,9 +158,7 @@ def _visits(
     return whole[np.lexsort((whole[:, 2], whole[:, 1], whole[:, 0]))]
 
 
-def _held_against(
-    found: NDArray[np.int64], truth: NDArray[np.int64], slack: int
-) -> tuple[float, float, float, float, float]:
+def _held_against(found: Ints, truth: Ints, slack: int) -> tuple[float, float, float, float, float]:
     """True, false and missed events, the sum of the delays of true visits, and how many there are.
 
     True visits shorter than the slack need not be reported.

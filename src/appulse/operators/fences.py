@@ -27,8 +27,7 @@ from appulse.operators.legs import split_keys, things
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Hashes, Ints
     from appulse.kernels.geodesic import Earth
     from appulse.model.motion import Straight
     from appulse.model.objects import Objects
@@ -75,12 +74,12 @@ class FencePlan:
 class Terms(Batch):
     """Of each fence the last time at which it holds, in microseconds, and the number of its condition, -1: none."""
 
-    ends: NDArray[np.int64]
-    condition: NDArray[np.int64]
+    ends: Ints
+    condition: Ints
 
 
 #: Of each reading the numbers of the conditions that hold, in order.
-Held: TypeAlias = Ragged["NDArray[np.int64]"]
+Held: TypeAlias = Ragged["Ints"]
 
 
 @dataclass(frozen=True)
@@ -93,14 +92,14 @@ class Visits(Batch):
     """
 
     key: Bytes
-    fence: NDArray[np.int64]
-    since: NDArray[np.int64]
-    dwelt: NDArray[np.int64]
-    readings: NDArray[np.int64]
-    highest: NDArray[np.float64]
-    last: NDArray[np.float64]
+    fence: Ints
+    since: Ints
+    dwelt: Ints
+    readings: Ints
+    highest: Floats
+    last: Floats
     group: Labels | None = None
-    ends: NDArray[np.int64] | None = None
+    ends: Ints | None = None
 
     def due(self, dwell: int | None) -> int | None:
         """The time at which the next of them will have dwelt."""
@@ -125,14 +124,14 @@ class Happened(NamedTuple):
     """
 
     key: Bytes
-    row: NDArray[np.int64]
-    fence: NDArray[np.int64]
-    kind: NDArray[np.int64]
-    time: NDArray[np.int64]
-    probability: NDArray[np.float64]
-    since: NDArray[np.int64]
-    readings: NDArray[np.int64]
-    highest: NDArray[np.float64]
+    row: Ints
+    fence: Ints
+    kind: Ints
+    time: Ints
+    probability: Floats
+    since: Ints
+    readings: Ints
+    highest: Floats
 
 
 class Fences:
@@ -161,11 +160,11 @@ class Fences:
         self._held.set(held)
         self._mixed = False
 
-    def _things(self, rows: Visits | Objects) -> NDArray[np.uint64]:
+    def _things(self, rows: Visits | Objects) -> Hashes:
         """Hashes of the things of visits or readings."""
         return things_hashed(rows.key, rows.group, carried=self.plan.carried)
 
-    def _turns(self, visits: Visits) -> NDArray[np.int64]:
+    def _turns(self, visits: Visits) -> Ints:
         """The last time at which visits are what they are, without more readings: then they have dwelt, or end."""
         ends = np.full(len(visits), kernels.NEVER) if visits.ends is None else visits.ends
         if self.plan.dwell is None:
@@ -246,17 +245,12 @@ class Fences:
             self._held.set(visits, anew=False)
 
     def _watched(
-        self,
-        readings: Readings,
-        rows: NDArray[np.int64],
-        visits: kernels.Visits,
-        rules: kernels.Rules,
-        terms: kernels.Terms,
-    ) -> tuple[kernels.Events, NDArray[np.int64], NDArray[np.float64]]:
+        self, readings: Readings, rows: Ints, visits: kernels.Visits, rules: kernels.Rules, terms: kernels.Terms
+    ) -> tuple[kernels.Events, Ints, Floats]:
         """`appulse.kernels.fences.watch` by several threads: things have nothing to do with each other."""
         regions, ground = self.regions, ground_of(self.plan.earth)
 
-        def watch(part: tuple[slice, slice]) -> tuple[kernels.Events, NDArray[np.int64], NDArray[np.float64]]:
+        def watch(part: tuple[slice, slice]) -> tuple[kernels.Events, Ints, Floats]:
             own, going = part
             some: Any = [column[own] for column in readings]
             held = kernels.Visits(visits.whole[going], visits.real[going])
@@ -274,9 +268,7 @@ class Fences:
         columns: Any = [np.concatenate(own) for own in zip(*events, strict=True)]
         return kernels.Events(*columns), np.concatenate(kept), np.concatenate(best)
 
-    def _by_time(
-        self, events: kernels.Events, known: int, time: NDArray[np.int64], by_time: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def _by_time(self, events: kernels.Events, known: int, time: Ints, by_time: Ints) -> Ints:
         """The order of events in time; of few times where all are those of readings, which ``by_time`` orders."""
         if self.plan.dwell is not None or self.crossings is not None:
             return _order(events.when[:, 0])
@@ -303,13 +295,13 @@ class Fences:
         return None if first is None or first >= kernels.NEVER else first
 
 
-def _going_on(key: Bytes, group: Labels | None, kept: NDArray[np.int64], best: NDArray[np.float64]) -> Visits:
+def _going_on(key: Bytes, group: Labels | None, kept: Ints, best: Floats) -> Visits:
     """Visits that go on, as kernels have them."""
     fence, since, dwelt, readings, ends = (kept[:, column].copy() for column in range(1, 6))
     return Visits(key, fence, since, dwelt, readings, best[:, 0].copy(), best[:, 1].copy(), group, ends)
 
 
-def _held(visits: Visits | None, thing: NDArray[np.int64]) -> kernels.Visits:
+def _held(visits: Visits | None, thing: Ints) -> kernels.Visits:
     if visits is None:
         return kernels.Visits(np.empty((0, 7), np.int64), np.empty((0, 2)))
     order = np.argsort(thing, kind="stable")
@@ -319,13 +311,7 @@ def _held(visits: Visits | None, thing: NDArray[np.int64]) -> kernels.Visits:
     return kernels.Visits(whole, np.column_stack([visits.highest, visits.last])[order])
 
 
-def readings_of(
-    parts: Sequence[Objects],
-    thing: NDArray[np.int64],
-    time: NDArray[np.int64],
-    earth: Earth | None,
-    order: NDArray[np.int64],
-) -> Readings:
+def readings_of(parts: Sequence[Objects], thing: Ints, time: Ints, earth: Earth | None, order: Ints) -> Readings:
     """Rows as kernels take them, in an order of theirs."""
     if not parts:
         none = np.empty((0, 2))
@@ -336,7 +322,7 @@ def readings_of(
     return Readings(thing[order], time[order], at, scale, place, spread, exists)
 
 
-def _joined(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+def _joined(parts: Sequence[Floats]) -> Floats:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -345,7 +331,7 @@ def _nothing() -> Happened:
     return Happened(Bytes.of([]), ints, ints, ints, ints, floats, ints, ints, floats)
 
 
-def _order(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+def _order(numbers: Ints) -> Ints:
     """Where the numbers are from the least to the greatest; equal ones stay in order."""
     least, places = int(numbers.min(initial=_FOREVER)), len(numbers).bit_length()
     bits = (int(numbers.max(initial=least)) - least).bit_length()

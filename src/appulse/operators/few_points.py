@@ -20,12 +20,10 @@ from appulse.operators.join_windows import JoinWindows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    from appulse.kernels.arrays import Whole
+    from appulse.kernels.arrays import Floats, Hashes, Ints, Whole
     from appulse.operators.plan import JoinPlan
 
-    Side = tuple[NDArray[np.uint64], NDArray[np.int64]]
+    Side = tuple[Hashes, Ints]
 
 #: So many rows of a push are few.
 FEW = 64
@@ -39,8 +37,8 @@ class FewPairsFound(NamedTuple):
     Keys that are texts are apart from the words.
     """
 
-    words: NDArray[np.uint64]
-    figures: NDArray[np.float64]
+    words: Hashes
+    figures: Floats
     texts: tuple[Bytes, Bytes] | None = None
 
     @property
@@ -88,9 +86,7 @@ class FewPoints(JoinWindows):
             and all(store.takes_points(n, texts=texts) for store, n in zip(self._stores, many, strict=True))
         )
 
-    def push_few(
-        self, asked: NDArray[np.int64], places: Sequence[NDArray[np.int64]], many: Sequence[int]
-    ) -> FewPairsFound | None:
+    def push_few(self, asked: Ints, places: Sequence[Ints], many: Sequence[int]) -> FewPairsFound | None:
         """The pairs of a few rows of messages, which are kept; None, and nothing has changed, where some are not good.
 
         There `has_room`. ``asked`` is what `appulse.kernels.few_points` has it to be.
@@ -153,10 +149,10 @@ class FewPoints(JoinWindows):
 
     def _took(
         self,
-        found: tuple[Whole, NDArray[np.uint64], NDArray[np.float64]],
+        found: tuple[Whole, Hashes, Floats],
         many: Sequence[int],
         sizes: Sequence[int],
-        tally: NDArray[np.int64],
+        tally: Ints,
         *,
         texts: bool,
     ) -> FewPairsFound:

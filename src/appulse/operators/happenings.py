@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from appulse.kernels.arrays import Ints
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.kernels.geodesic import Earth
     from appulse.model.meaning import Meaning
     from appulse.model.strings import Labels
@@ -62,13 +62,13 @@ class Sites:
     """
 
     sensors: tuple[bytes, ...]
-    at: NDArray[np.float64]
-    first: NDArray[np.int64]
-    near: NDArray[np.int64]
+    at: Floats
+    first: Ints
+    near: Ints
     earth: tuple[Earth, tuple[float, float, float]] | None = None
     listed: bool = False  # neighbours are a list, and do not follow from places
 
-    def on_map(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+    def on_map(self, points: Floats) -> Floats:
         """Points as users have them: on the Earth longitudes and latitudes."""
         if self.earth is None or points.shape[1] == 0:
             return points
@@ -117,16 +117,16 @@ class PhenomenonEvents:
     group: bytes
     sensors: Names
     labels: LabelNumbers
-    time: NDArray[np.int64]
-    key: NDArray[np.int64]
-    number: NDArray[np.int64]
-    kind: NDArray[np.int64]
-    first: NDArray[np.int64]
-    sensor: NDArray[np.int64]
-    first_other: NDArray[np.int64]
-    other: NDArray[np.int64]
-    centroid: NDArray[np.float64]
-    velocity: NDArray[np.float64]
+    time: Ints
+    key: Ints
+    number: Ints
+    kind: Ints
+    first: Ints
+    sensor: Ints
+    first_other: Ints
+    other: Ints
+    centroid: Floats
+    velocity: Floats
 
     def __len__(self) -> int:
         return len(self.time)
@@ -138,8 +138,8 @@ class Region:
 
     number: int
     key: int
-    sensors: NDArray[np.int64]
-    places: NDArray[np.float64]  # (2, d): centroid, velocity
+    sensors: Ints
+    places: Floats  # (2, d): centroid, velocity
 
     @staticmethod
     def of(happened: PhenomenonEvents, e: int) -> Region:

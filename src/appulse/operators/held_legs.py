@@ -23,7 +23,7 @@ from appulse.operators.legs import Legs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Flags, Floats, Ints
 
 NEVER = -(1 << 62)  # before every time
 YOUNG = 512  # legs that are copied with each push
@@ -36,16 +36,16 @@ class Swept(Batch):
     """Legs, and where they are to be looked for: the columns of `swept`."""
 
     legs: Legs
-    begin: NDArray[np.int64]
-    end: NDArray[np.int64]
-    at: NDArray[np.float64]
-    to: NDArray[np.float64]
-    reach: NDArray[np.float64]
-    margin: NDArray[np.float64]
-    side: NDArray[np.int64]
-    thing: NDArray[np.int64]
-    group: NDArray[np.int64]
-    fresh: NDArray[np.bool_]
+    begin: Ints
+    end: Ints
+    at: Floats
+    to: Floats
+    reach: Floats
+    margin: Floats
+    side: Ints
+    thing: Ints
+    group: Ints
+    fresh: Flags
     instant: bool = field(metadata=SHARED)
 
     @property
@@ -65,7 +65,7 @@ class _Part:
         return len(self.held.swept.begin)
 
     @cached_property
-    def ends(self) -> NDArray[np.int64]:
+    def ends(self) -> Ints:
         """When legs are over, in order."""
         return np.sort(self.held.swept.end)
 
@@ -83,9 +83,9 @@ class _Part:
         """How many legs are over before a time."""
         return len(self) if time > self.last else int(self.ends.searchsorted(time))
 
-    def stays(self, time: int) -> NDArray[np.bool_]:
+    def stays(self, time: int) -> Flags:
         """Which are not."""
-        mask: NDArray[np.bool_] = self.held.swept.end >= time
+        mask: Flags = self.held.swept.end >= time
         return mask
 
 
@@ -135,7 +135,7 @@ class HeldLegs:
         over = part.since(self._since)
         return part if not over else _Part(part.held.take(np.flatnonzero(part.stays(self._since))), self._epsilon)
 
-    def near(self, fresh: Swept | None) -> Iterator[tuple[NDArray[np.int64], Swept]]:
+    def near(self, fresh: Swept | None) -> Iterator[tuple[Ints, Swept]]:
         """Legs held that share a time with some that came, and may come within epsilon: of each which of these."""
         for part in self._parts if fresh is not None else ():
             assert fresh is not None  # noqa: S101 - there are some

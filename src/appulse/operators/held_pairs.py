@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags, Floats, Hashes, Ints
     from appulse.model.strings import Bytes
     from appulse.operators.plan import JoinPlan
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 BY = ("distance", "probability")
 
 
-def leading(left: NDArray[np.int64], value: NDArray[np.float64], time: NDArray[np.int64], k: int) -> NDArray[np.bool_]:
+def leading(left: Ints, value: Floats, time: Ints, k: int) -> Flags:
     """Which pairs may be among the ``k`` best of their left rows: of least value, and of equal ones the earliest.
 
     Where the last of them has others like it, these may be, too.
@@ -45,7 +46,7 @@ def leading(left: NDArray[np.int64], value: NDArray[np.float64], time: NDArray[n
     return kept
 
 
-def values_of(by: str, distance: NDArray[np.float64], probability: NDArray[np.float64]) -> NDArray[np.float64]:
+def values_of(by: str, distance: Floats, probability: Floats) -> Floats:
     """What is least for the nearest."""
     return distance if by == "distance" else -probability
 
@@ -90,7 +91,7 @@ class HeldPairs(ABC):
         self._held.put_back(taken, ~ours)
         return self.answer(over.filter(ours), row[ours], copies, gone, which)
 
-    def withdraw(self, rows: NDArray[np.int64]) -> None:
+    def withdraw(self, rows: Ints) -> None:
         """Forget the pairs of rows that are withdrawn, by numbers that never change."""
         pairs = self.pairs
         if not len(rows) or not len(pairs):
@@ -117,14 +118,7 @@ class HeldPairs(ABC):
         self._held.put_back(taken, ~gone)
 
     @abstractmethod
-    def answer(
-        self,
-        pairs: Answers,
-        row: NDArray[np.int64],
-        copies: NDArray[np.int64],
-        gone: RowNotes,
-        which: NDArray[np.int64],
-    ) -> Answers:
+    def answer(self, pairs: Answers, row: Ints, copies: Ints, gone: RowNotes, which: Ints) -> Answers:
         """The answers of rows that are ``gone``, of numbers ``which``, of whose ``pairs`` each has the number ``row``.
 
         Rows that are alike in all that they hold have one number: there are so many ``copies``, and as many of each
@@ -135,14 +129,7 @@ class HeldPairs(ABC):
 class NearestRows(HeldPairs):
     """Of the pairs of each row the best."""
 
-    def answer(
-        self,
-        pairs: Answers,
-        row: NDArray[np.int64],
-        copies: NDArray[np.int64],
-        gone: RowNotes,
-        which: NDArray[np.int64],
-    ) -> Answers:
+    def answer(self, pairs: Answers, row: Ints, copies: Ints, gone: RowNotes, which: Ints) -> Answers:
         """The best pairs; with how="left" rows without any, too."""
         best = self.best(pairs, row, copies)
         if self.plan.how != "left":
@@ -150,7 +137,7 @@ class NearestRows(HeldPairs):
         some = np.bincount(row, minlength=len(copies)) > 0
         return Answers.concat([best, gone.filter(~some[which]).alone(self.plan)])
 
-    def best(self, pairs: Answers, row: NDArray[np.int64], copies: NDArray[np.int64]) -> Answers:
+    def best(self, pairs: Answers, row: Ints, copies: Ints) -> Answers:
         """The best of the pairs of each row; of those equally good the first by time, then by key."""
         value = values_of(self.plan.by, pairs.distance, pairs.probability)
         order = np.lexsort((pairs.right_time, value, row))
@@ -165,14 +152,7 @@ class NearestRows(HeldPairs):
 class OutlierRows(HeldPairs):
     """The rows that are likely to have few partners; pairs have the probability that both are, given the left one."""
 
-    def answer(
-        self,
-        pairs: Answers,
-        row: NDArray[np.int64],
-        copies: NDArray[np.int64],
-        gone: RowNotes,
-        which: NDArray[np.int64],
-    ) -> Answers:
+    def answer(self, pairs: Answers, row: Ints, copies: Ints, gone: RowNotes, which: Ints) -> Answers:
         """The rows that are likely enough to have few partners, with how many they are expected to have."""
         order = np.lexsort((pairs.probability, row))
         chance, row = pairs.probability[order], row[order]
@@ -186,21 +166,21 @@ class OutlierRows(HeldPairs):
         return replace(gone.take(sure), expected=expected[number], few=few[number]).alone(self.plan)
 
 
-def _places(row: NDArray[np.int64]) -> NDArray[np.int64]:
+def _places(row: Ints) -> Ints:
     """The place of each of some sorted numbers among those that are equal."""
     return np.arange(len(row)) - np.searchsorted(row, row)
 
 
-def _left_hashes(pairs: Answers) -> NDArray[np.uint64]:
+def _left_hashes(pairs: Answers) -> Hashes:
     return _hashes(pairs.left_key, pairs.left_time)
 
 
-def _hashes(keys: Bytes, time: NDArray[np.int64]) -> NDArray[np.uint64]:
-    hashes: NDArray[np.uint64] = hash_rows(keys.offsets, keys.data, time)
+def _hashes(keys: Bytes, time: Ints) -> Hashes:
+    hashes: Hashes = hash_rows(keys.offsets, keys.data, time)
     return hashes
 
 
-def _numbered(pairs: Answers, notes: RowNotes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _numbered(pairs: Answers, notes: RowNotes) -> tuple[Ints, Ints]:
     """The left row of each pair, and the row of each note, as numbers that are the same for the same row."""
     rank = pairs.left_time if pairs.left_rank is None else pairs.left_rank
     keys = _codes(type(notes.key).concat([pairs.left_key, notes.key]))
@@ -212,7 +192,7 @@ def _numbered(pairs: Answers, notes: RowNotes) -> tuple[NDArray[np.int64], NDArr
     return number[: len(pairs)], number[len(pairs) :]
 
 
-def _same_as_before(*columns: NDArray[np.generic]) -> NDArray[np.bool_]:
+def _same_as_before(*columns: NDArray[np.generic]) -> Flags:
     """Whether each row of some columns is the same as the one before it."""
     same = np.zeros(len(columns[0]), bool)
     if len(same) > 1:
@@ -220,18 +200,18 @@ def _same_as_before(*columns: NDArray[np.generic]) -> NDArray[np.bool_]:
     return same
 
 
-def _codes(keys: Bytes) -> NDArray[np.int64]:
+def _codes(keys: Bytes) -> Ints:
     """Numbers that are the same for the same key."""
     encoded = keys.to_arrow().dictionary_encode()
-    codes: NDArray[np.int64] = np.asarray(encoded.indices).astype(np.int64)
+    codes: Ints = np.asarray(encoded.indices).astype(np.int64)
     return codes
 
 
-def _ranks(keys: Bytes) -> NDArray[np.int64]:
+def _ranks(keys: Bytes) -> Ints:
     """The place of each key in the order of keys."""
     encoded = keys.to_arrow().dictionary_encode()
     places = np.empty(len(encoded.dictionary), np.int64)
     known = encoded.dictionary.to_pylist()
     places[sorted(range(len(known)), key=known.__getitem__)] = np.arange(len(known))
-    ranks: NDArray[np.int64] = places[np.asarray(encoded.indices)]
+    ranks: Ints = places[np.asarray(encoded.indices)]
     return ranks

@@ -20,15 +20,14 @@ from appulse.model.carried import split_carried
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Hashes, Ints
     from appulse.model.strings import Bytes, Labels
 
 YOUNG = 512  # rows that are copied with each push
 _SMALLER = 4  # times that a part is smaller than the one before it, at least
 _FEW = 4  # times as many rows are held as a push is about, at least, for some of them to be taken out
 _NEVER = -(1 << 62)  # before every time
-_NONE: NDArray[np.uint64] = np.empty(0, np.uint64)
+_NONE: Hashes = np.empty(0, np.uint64)
 
 B = TypeVar("B", bound=Batch)
 
@@ -38,7 +37,7 @@ class Taken(Generic[B]):
     """Rows held that a push may be about, in order; ``at`` is where they are in each part, None: they are all held."""
 
     rows: list[B]
-    at: list[NDArray[np.int64]] | None
+    at: list[Ints] | None
 
     def __len__(self) -> int:
         return sum(map(len, self.rows))
@@ -53,17 +52,17 @@ class _Part(Generic[B]):
         self._first = 0  # of the rows in order of when they are due: those before are out
 
     @cached_property
-    def hashes(self) -> NDArray[np.uint64]:
+    def hashes(self) -> Hashes:
         """Those of the rows' things."""
         return self.by.hashes(self.rows)
 
     @cached_property
-    def _index(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    def _index(self) -> tuple[Hashes, Ints]:
         order = np.argsort(self.hashes, kind="stable")
         return self.hashes[order], order
 
     @cached_property
-    def _dues(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _dues(self) -> tuple[Ints, Ints]:
         due = self.by.due(self.rows)
         order = np.argsort(due, kind="stable")
         return due[order], order
@@ -76,13 +75,13 @@ class _Part(Generic[B]):
             self._first += 1
         return int(due[self._first])
 
-    def due_at(self, before: int) -> NDArray[np.int64]:
+    def due_at(self, before: int) -> Ints:
         """The rows that are due before a time, as they are due."""
         due, order = self._dues
         at = order[self._first : int(due.searchsorted(before))] if self.first_due < before else order[:0]
         return np.compress(self.there[at], at)
 
-    def of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def of(self, hashes: Hashes) -> Ints:
         """The rows of some things, by their hashes, which are in order."""
         if _FEW * len(hashes) >= len(self.there):
             return np.flatnonzero(self.there & np.isin(self.hashes, hashes))
@@ -92,7 +91,7 @@ class _Part(Generic[B]):
         at = np.sort(order[np.arange(int(count.sum())) + np.repeat(first - np.cumsum(count) + count, count)])
         return np.compress(self.there[at], at)
 
-    def drop(self, at: NDArray[np.int64]) -> None:
+    def drop(self, at: Ints) -> None:
         """Take rows out."""
         self.there[at] = False
         self.many -= len(at)
@@ -105,11 +104,9 @@ class _Part(Generic[B]):
 class HeldParts(Generic[B]):
     """The rows, in the order in which they came; ``hashes`` of their things, and when each is ``due``."""
 
-    def __init__(
-        self, hashes: Callable[[B], NDArray[np.uint64]], due: Callable[[B], NDArray[np.int64]] | None = None
-    ) -> None:
+    def __init__(self, hashes: Callable[[B], Hashes], due: Callable[[B], Ints] | None = None) -> None:
         self.hashes = hashes
-        self.due: Callable[[B], NDArray[np.int64]] = _undue if due is None else due
+        self.due: Callable[[B], Ints] = _undue if due is None else due
         self._parts: list[_Part[B]] = []
         self._anew = False  # rows were set since the last push
 
@@ -145,21 +142,21 @@ class HeldParts(Generic[B]):
         held = self.all()
         return Taken([] if held is None else [held], None)
 
-    def about(self, came: Sequence[Batch], hashes: Callable[[Any], NDArray[np.uint64]], before: int | None) -> Taken[B]:
+    def about(self, came: Sequence[Batch], hashes: Callable[[Any], Hashes], before: int | None) -> Taken[B]:
         """Rows of the things that came, and of those due before a time (None: all); all where that costs no more."""
         held = len(self)
         if before is None or self._anew or held <= YOUNG or _FEW * sum(map(len, came)) >= held:
             return self.whole()
         return self.of(np.concatenate([_NONE, *map(hashes, came)]), before)
 
-    def of(self, hashes: NDArray[np.uint64], before: int = _NEVER) -> Taken[B]:
+    def of(self, hashes: Hashes, before: int = _NEVER) -> Taken[B]:
         """The rows of things, by their hashes, and of those due before a time."""
         due = [part.hashes[part.due_at(before)] for part in self._parts] if before > _NEVER else []
         wanted = np.unique(np.concatenate([hashes, *due]))
         at = [part.of(wanted) for part in self._parts]
         return Taken([part.rows.take(own) for part, own in zip(self._parts, at, strict=True) if len(own)], at)
 
-    def put_back(self, taken: Taken[B], stays: NDArray[np.bool_]) -> None:
+    def put_back(self, taken: Taken[B], stays: Flags) -> None:
         """Of the rows taken some stay where they are, the others go."""
         begin = 0
         for part, own in zip(self._parts, taken.at or [], strict=True):
@@ -188,18 +185,18 @@ class HeldParts(Generic[B]):
             parts[-2:] = [_Part(type(fresh).concat([part.standing() for part in parts[-2:]]), self)]
 
 
-def _undue(rows: Batch) -> NDArray[np.int64]:
+def _undue(rows: Batch) -> Ints:
     return np.zeros(len(rows), np.int64)
 
 
-def things_hashed(key: Bytes, group: Labels | None, *, carried: bool) -> NDArray[np.uint64]:
+def things_hashed(key: Bytes, group: Labels | None, *, carried: bool) -> Hashes:
     """A hash of each row's key and group, the same for the same in every push."""
     own = split_carried(key)[0] if carried else key
-    hashes: NDArray[np.uint64] = hash_rows(own.offsets, own.data, group_hashes(group, len(own)))
+    hashes: Hashes = hash_rows(own.offsets, own.data, group_hashes(group, len(own)))
     return hashes
 
 
-def group_hashes(group: Labels | None, n: int) -> NDArray[np.int64]:
+def group_hashes(group: Labels | None, n: int) -> Ints:
     """Numbers of groups that are the same for the same, in every push."""
     if group is None:
         return np.zeros(n, np.int64)

@@ -31,8 +31,7 @@ from appulse.operators.withdrawals import GONE, same_rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.operators.pairs import Ownership
     from appulse.operators.plan import JoinPlan
     from appulse.operators.presence import ExistenceTable
@@ -115,7 +114,7 @@ class JoinWindows:
         self._stores = (Workers() if alone else workers).map(held, tables)
         return self._stores
 
-    def groups_of(self, objects: Objects) -> NDArray[np.int64]:
+    def groups_of(self, objects: Objects) -> Ints:
         """The numbers of the rows' groups."""
         return self._groups.of(objects.group, len(objects))
 
@@ -178,7 +177,7 @@ class JoinWindows:
         self.past = max(self.past, frontier)
         return self._left(self.partners.answers(found))
 
-    def _pushed_out(self, before: NDArray[np.int64] | None) -> Answers:
+    def _pushed_out(self, before: Ints | None) -> Answers:
         """Under windows that go by rows, rows that the floors have passed since ``before``; None: all that are held."""
         if self.partners is None:
             return NO_ANSWERS
@@ -196,7 +195,7 @@ class JoinWindows:
             found.append(self.partners.leave(stream, store, rows))
         return self._left(self.partners.answers(found))
 
-    def _spoken_for(self, own: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _spoken_for(self, own: int, rows: Ints) -> Ints:
         """Of some rows of a store, those that this instance speaks for."""
         if self.ownership is None or len(rows) == 0:
             return rows
@@ -239,14 +238,14 @@ class JoinWindows:
         self.gone = np.concatenate([np.empty(0, np.int64), *serials])
         return self._left(self.standing.without(self.gone)) if serials else NO_ANSWERS
 
-    def _serials_of(self, own: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _serials_of(self, own: int, rows: Ints) -> Ints:
         """Numbers of rows of a store that never change."""
         serial = self._stores[own].serial
         assert serial is not None  # noqa: S101 - rows may be withdrawn
-        numbers: NDArray[np.int64] = serial.view[rows] * len(self._stores) + own
+        numbers: Ints = serial.view[rows] * len(self._stores) + own
         return numbers
 
-    def _forget(self, store: WindowBuffer, rows: NDArray[np.int64]) -> None:
+    def _forget(self, store: WindowBuffer, rows: Ints) -> None:
         """Rows of a store meet nobody any more; they are left out once they are many, or the index is another."""
         store.group.view[rows] = GONE
         stays = store.group.view != GONE
@@ -272,11 +271,11 @@ class JoinWindows:
         self.output.add(len(pairs))
         return pairs
 
-    def holds(self, stream: int, objects: Objects) -> NDArray[np.bool_]:
+    def holds(self, stream: int, objects: Objects) -> Flags:
         """Which of these numbered rows their window still holds."""
         group = self._groups.of(objects.group, len(objects))
         self._grow_floor()
-        mask: NDArray[np.bool_] = objects.number >= self._floor[group, stream]
+        mask: Flags = objects.number >= self._floor[group, stream]
         return mask
 
     def live(self) -> list[tuple[int, int, Objects]]:
@@ -290,7 +289,7 @@ class JoinWindows:
                 held.append((stream, own % self.lanes, objects))
         return held
 
-    def _live(self, own: int) -> NDArray[np.int64]:
+    def _live(self, own: int) -> Ints:
         """Rows of a store that its window still holds."""
         store = self._stores[own]
         if self.plan.rule is None:
@@ -359,7 +358,7 @@ class JoinWindows:
             return arrivals
         return arrivals.take(np.argsort(ticks, kind="stable"))
 
-    def _ticks(self, time: NDArray[np.int64], frame: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    def _ticks(self, time: Ints, frame: Ints | None) -> Ints:
         """What says which of two rows of a group came at the earlier tick.
 
         Ticks that follow the order of arrival need not follow time. Frames of uncertain windows hold the newest number
@@ -367,7 +366,7 @@ class JoinWindows:
         """
         if frame is None or not self.plan.uncertain:
             return time
-        newest: NDArray[np.int64] = frame[:, len(self.plan.streams) :].sum(axis=1)
+        newest: Ints = frame[:, len(self.plan.streams) :].sum(axis=1)
         return newest
 
     def _extend(self, own: int, store: WindowBuffer, objects: Objects, *, many: bool) -> Arrivals:
@@ -403,7 +402,7 @@ class JoinWindows:
         plan = self.plan
         return plan.points_only and plan.earth is None and plan.plain and plan.index in ("auto", "dense")
 
-    def extents(self, objects: Objects, model: Model) -> NDArray[np.float64]:
+    def extents(self, objects: Objects, model: Model) -> Floats:
         """The radius within which each row is looked for."""
         extent = objects.reach
         if "reach" in self.plan.bounds:
@@ -415,16 +414,16 @@ class JoinWindows:
             whole = whole + margin_reach(objects.margin, objects.d, self.plan.metric)
         return np.maximum(extent, whole)
 
-    def _capped(self, objects: Objects, model: Model) -> NDArray[np.float64]:
+    def _capped(self, objects: Objects, model: Model) -> Floats:
         """Reaches, but no farther than any two rows match: what has a large error is nowhere likely."""
         reach, (away, deviation, usual) = objects.reach, self.plan.densest
         if not objects.spread.shape[1] or usual == math.inf or float(reach.max(initial=0.0)) <= usual:
             return reach
         never = widest(objects.spread, model) > deviation * (1.0 + 1e-6)
-        capped: NDArray[np.float64] = np.where(never, 0.0, np.minimum(reach, away))
+        capped: Floats = np.where(never, 0.0, np.minimum(reach, away))
         return capped
 
-    def _reach_of(self, own: int, arrivals: Arrivals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _reach_of(self, own: int, arrivals: Arrivals) -> tuple[Ints, Ints]:
         """The least rank in the store's window at each arrival, and the greatest that finds the arrival in its own."""
         if self.plan.rule is None:
             return arrivals.time - self._windows[own], arrivals.time + self._windows[arrivals.store]

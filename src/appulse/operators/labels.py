@@ -12,8 +12,7 @@ from appulse.model.strings import Labels
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Ints
     from appulse.model.readings import Readings
 
 
@@ -27,7 +26,7 @@ class LabelNumbers:
     def __len__(self) -> int:
         return len(self.values)
 
-    def of(self, labels: Labels | None, n: int) -> NDArray[np.int64]:
+    def of(self, labels: Labels | None, n: int) -> Ints:
         """The number of each of ``n`` rows' labels; new ones are numbered by their bytes, if any row has them."""
         if labels is None:
             return full(n, 0)
@@ -42,10 +41,10 @@ class LabelNumbers:
             table[at[order]] = self.add([values[i] for i in order])
         else:
             table[at] = known
-        numbered: NDArray[np.int64] = table[labels.codes]
+        numbered: Ints = table[labels.codes]
         return numbered
 
-    def add(self, values: Sequence[bytes]) -> NDArray[np.int64]:
+    def add(self, values: Sequence[bytes]) -> Ints:
         """The number of each value; new ones are numbered as they come."""
         numbers = np.empty(len(values), np.int64)
         for i, value in enumerate(values):
@@ -54,7 +53,7 @@ class LabelNumbers:
                 self.values.append(value)
         return numbers
 
-    def kept(self, columns: Sequence[NDArray[np.int64]]) -> LabelNumbers:
+    def kept(self, columns: Sequence[Ints]) -> LabelNumbers:
         """Fresh numbers for the labels in some columns, which are rewritten; numbers below 0 are of no label."""
         fresh, used = LabelNumbers(), np.zeros(len(self.values), bool)
         for column in columns:
@@ -65,14 +64,14 @@ class LabelNumbers:
             column[:] = np.where(column < 0, column, table[column])
         return fresh
 
-    def keys(self, readings: Readings) -> NDArray[np.int64]:
+    def keys(self, readings: Readings) -> Ints:
         """Numbers of readings that are equal where these match: of their bins, or else of their values."""
         if readings.key is not None:
             return np.ascontiguousarray(readings.key)
         keys = self.add(readings.label)[readings.bits] if readings.label else readings.bits
         return np.ascontiguousarray(keys)
 
-    def labels(self, numbers: NDArray[np.int64]) -> Labels | None:
+    def labels(self, numbers: Ints) -> Labels | None:
         """The labels behind numbers, each once and in order; None where nobody ever had any."""
         if len(self.values) == 1:
             return None

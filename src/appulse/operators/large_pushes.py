@@ -33,8 +33,7 @@ from appulse.operators.vectors import MANY_DIMENSIONS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Ints
     from appulse.model.workers import Workers
     from appulse.operators.answers import Answers
     from appulse.operators.plan import JoinPlan
@@ -55,7 +54,7 @@ class Join(Protocol):
     workers: Workers
     counts: Counter[str]
     output: Output
-    meets: NDArray[np.bool_]
+    meets: Flags
     windows_of: list[int]
 
     def beside(self) -> Join:
@@ -70,7 +69,7 @@ class _Sorted:
     """Rows of a store in the order of their cells, and the place of each in the store."""
 
     rows: CellRows
-    place: NDArray[np.int64]
+    place: Ints
 
 
 @dataclass(frozen=True)

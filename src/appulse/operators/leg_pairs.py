@@ -25,8 +25,7 @@ from appulse.operators.legs import LegMakers, Legs, routes, split_keys, things
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.kernels.geodesic import Earth
     from appulse.model.motion import LegMotion
     from appulse.model.objects import Objects
@@ -108,16 +107,16 @@ class Approaches(Batch):
 
     left_key: Bytes
     right_key: Bytes
-    left_time: NDArray[np.int64]
-    right_time: NDArray[np.int64]
-    begin: NDArray[np.int64]
-    end: NDArray[np.int64]
-    closest_time: NDArray[np.float64]
-    distance: NDArray[np.float64]
-    within: NDArray[np.int64]
-    probability: NDArray[np.float64]
-    legs: NDArray[np.int64]
-    announced: NDArray[np.bool_]
+    left_time: Ints
+    right_time: Ints
+    begin: Ints
+    end: Ints
+    closest_time: Floats
+    distance: Floats
+    within: Ints
+    probability: Floats
+    legs: Ints
+    announced: Flags
     group: Labels | None = None
     left_carried: Bytes | None = None
     right_carried: Bytes | None = None
@@ -136,7 +135,7 @@ class LegPairs:
 
     plan: EncounterPlan
     counts: Counter[str] = field(default_factory=Counter)
-    owned: Callable[[kernels.Legs, RowPairs, Labels | None], NDArray[np.bool_]] | None = None
+    owned: Callable[[kernels.Legs, RowPairs, Labels | None], Flags] | None = None
     workers: Workers = field(default_factory=Workers)
 
     def __post_init__(self) -> None:
@@ -199,9 +198,7 @@ class LegPairs:
         ]
         return self._compared(list(enumerate(parts)), among, asked)
 
-    def _compared(
-        self, parts: Sequence[tuple[int, Swept]], new: NDArray[np.int64], asked: Sequence[RowPairs]
-    ) -> Approaches:
+    def _compared(self, parts: Sequence[tuple[int, Swept]], new: Ints, asked: Sequence[RowPairs]) -> Approaches:
         """The pairs that come close of ``new`` ones of some legs, and of those ``asked`` for."""
         plan = self.plan
         keys, tails = zip(*(split_keys(part.legs.rows.key, plan.carried[i]) for i, part in parts), strict=True)
@@ -243,7 +240,7 @@ class LegPairs:
             *carried,
         )
 
-    def _candidates(self, swept: kernels.Legs, new: NDArray[np.int64], asked: Sequence[RowPairs]) -> RowPairs:
+    def _candidates(self, swept: kernels.Legs, new: Ints, asked: Sequence[RowPairs]) -> RowPairs:
         """The pairs to be compared, each once and in the order of its sides."""
         alone = self.plan.alone
         if not asked:
@@ -338,7 +335,7 @@ class LegPairs:
         return decide
 
     @cached_property
-    def _growth(self) -> NDArray[np.float64]:
+    def _growth(self) -> Floats:
         """How much the variance of a leg grows in a microsecond, by stream."""
         return np.array([motion.noise**2 * 1e-6 for motion in self.plan.motions])
 
@@ -367,7 +364,7 @@ def swept_legs(plan: EncounterPlan, stream: int, legs: Legs) -> kernels.Legs:
     )
 
 
-def swept_groups(group: Labels | None, n: int) -> NDArray[np.int64]:
+def swept_groups(group: Labels | None, n: int) -> Ints:
     """A number for each leg's group."""
     return np.zeros(n, np.int64) if group is None else group.compact().codes.astype(np.int64)
 
@@ -384,14 +381,12 @@ def _only_met(
     return met, taken(swept, np.flatnonzero(meets)), RowPairs(place[pairs.left], place[pairs.right])
 
 
-def _sides(
-    tails: Sequence[Bytes | None], left: NDArray[np.int64], right: NDArray[np.int64], first: int
-) -> list[tuple[Bytes | None, NDArray[np.int64]]]:
+def _sides(tails: Sequence[Bytes | None], left: Ints, right: Ints, first: int) -> list[tuple[Bytes | None, Ints]]:
     """Of what legs carry, by stream: that of the left ones and of the right ones, with their rows."""
     return [(tails[0], left), (tails[0], right) if len(tails) == 1 else (tails[1], right - first)]
 
 
-def _spreads(parts: Sequence[NDArray[np.float64]], d: int) -> NDArray[np.float64]:
+def _spreads(parts: Sequence[Floats], d: int) -> Floats:
     """The spreads of several streams: one deviation for all dimensions (n, 1), or upper triangles."""
     if all(part.shape[1] <= 1 for part in parts):
         return np.concatenate([part if part.shape[1] else np.zeros((len(part), 1)) for part in parts])
@@ -407,7 +402,7 @@ def _meetings(n: int) -> kernels.Meetings:
 
 def _displacements(
     rows: Sequence[Objects],
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Ints, Floats, Floats]:
     """The samples of all rows as displacements from their means, with their weights."""
     counts, points, weights = [], [], []
     for own in rows:

@@ -14,8 +14,7 @@ from appulse.model.positions import degrees_of, metres_of_degrees
 from appulse.operators.legs import routes
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.kernels.geodesic import Earth
 
 # Radians of a piece, ten kilometres on the Earth, and of one that is not halved; what others may be off at most, 3 m.
@@ -28,22 +27,16 @@ _TAIL = 7.0
 class Pieces(Batch):
     """Pieces of legs, in order: the leg that each belongs to, from where to where on it, as shares, and in degrees."""
 
-    owner: NDArray[np.int64]
-    share: NDArray[np.float64]
-    at: NDArray[np.float64]
-    to: NDArray[np.float64]
+    owner: Ints
+    share: Floats
+    at: Floats
+    to: Floats
 
-    def unit(self, earth: Earth) -> NDArray[np.float64]:
+    def unit(self, earth: Earth) -> Floats:
         """Metres of a degree of longitude and of latitude (n, 2)."""
         return metres_of_degrees(0.5 * (self.at[:, 1] + self.to[:, 1]), earth)
 
-    def scale(
-        self,
-        earth: Earth,
-        place: NDArray[np.float64],
-        route: NDArray[np.float64],
-        spread: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
+    def scale(self, earth: Earth, place: Floats, route: Floats, spread: Floats) -> Floats:
         """`whitening` in degrees of errors at the starts, which keep their angle to the leg."""
         owner, errors = self.owner, spread[self.owner]
         if spread.shape[1] > 1:
@@ -60,13 +53,11 @@ class Pieces(Batch):
                     xx * sine**2 - both + yy * cosine**2,
                 ]
             )
-        scale: NDArray[np.float64] = whitening(errors) * self.unit(earth)[:, [0, 1, 0]]
+        scale: Floats = whitening(errors) * self.unit(earth)[:, [0, 1, 0]]
         return scale
 
 
-def pieces_of(
-    earth: Earth, place: NDArray[np.float64], route: NDArray[np.float64], begin: NDArray[np.float64]
-) -> Pieces:
+def pieces_of(earth: Earth, place: Floats, route: Floats, begin: Floats) -> Pieces:
     """Legs from places along routes; near a pole, where a geodesic bends most in degrees, pieces are short."""
     length = np.hypot(route[:, 0], route[:, 1]) / earth.a
     parts = np.ceil(length / _LONG).astype(np.int64).clip(1)
@@ -90,7 +81,7 @@ def pieces_of(
     return every.take(np.lexsort((every.share[:, 0], every.owner))) if len(done) > 1 else every
 
 
-def widened(pieces: Pieces, route: NDArray[np.float64], deviation: NDArray[np.float64]) -> Pieces:
+def widened(pieces: Pieces, route: Floats, deviation: Floats) -> Pieces:
     """Pieces that reach into those before and after them, as far as errors do, or by half of their length.
 
     What a leg passes through where one piece ends and another begins, one of them then passes through as surely.
@@ -106,14 +97,7 @@ def widened(pieces: Pieces, route: NDArray[np.float64], deviation: NDArray[np.fl
     return replace(pieces, at=at, to=to)
 
 
-def _pieces(
-    earth: Earth,
-    place: NDArray[np.float64],
-    route: NDArray[np.float64],
-    begin: NDArray[np.float64],
-    owner: NDArray[np.int64],
-    share: NDArray[np.float64],
-) -> Pieces:
+def _pieces(earth: Earth, place: Floats, route: Floats, begin: Floats, owner: Ints, share: Floats) -> Pieces:
     """Pieces of legs, longitudes as those where they ``begin`` go on."""
     # Most end where the next one begins.
     ends = np.ones(len(owner), bool)
@@ -127,14 +111,12 @@ def _pieces(
     return Pieces(owner, share, at, to)
 
 
-def _turns(degrees: NDArray[np.float64]) -> NDArray[np.float64]:
-    turns: NDArray[np.float64] = 360.0 * np.round(degrees / 360.0)
+def _turns(degrees: Floats) -> Floats:
+    turns: Floats = 360.0 * np.round(degrees / 360.0)
     return turns
 
 
-def _places(
-    earth: Earth, place: NDArray[np.float64], route: NDArray[np.float64], share: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _places(earth: Earth, place: Floats, route: Floats, share: Floats) -> Floats:
     """Places on routes."""
     to = place.copy()
     leads(earth, place, route * share[:, None], to)

@@ -16,7 +16,7 @@ from appulse.model.workers import Workers
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Ints
 
 _FEW_AT_ONCE = 256  # legs that a leg is compared with, on average, up to which bins do not pay
 MOST_ENTRIES = 16  # bins of a leg, on average
@@ -34,7 +34,7 @@ def joined(parts: Sequence[kernels.Legs]) -> kernels.Legs:
     return kernels.Legs(**whole)
 
 
-def taken(legs: kernels.Legs, rows: NDArray[np.int64]) -> kernels.Legs:
+def taken(legs: kernels.Legs, rows: Ints) -> kernels.Legs:
     """Some of the legs."""
     columns = {name: getattr(legs, name).take(rows, axis=0) for name in kernels.Legs._fields[:-1]}
     return kernels.Legs(**columns, instant=legs.instant)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.kernels.geodesic import Earth
     from appulse.model.motion import LegMotion
     from appulse.model.strings import Bytes, Labels
@@ -36,12 +37,12 @@ class Legs(Batch):
     """
 
     rows: Objects
-    end: NDArray[np.int64]
-    to: NDArray[np.float64]
-    until: NDArray[np.int64] | None = None
+    end: Ints
+    to: Floats
+    until: Ints | None = None
 
     @property
-    def over(self) -> NDArray[np.int64]:
+    def over(self) -> Ints:
         """The last time at which another may be met."""
         return self.end if self.until is None else self.until
 
@@ -128,12 +129,10 @@ class LegMaker:
         legs = legs if self._window is None else replace(legs, until=legs.rows.time + self._window)
         return Made(legs, given.take(twice))
 
-    def _joined(
-        self, motion: Straight, given: Objects, at: NDArray[np.int64], to: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
+    def _joined(self, motion: Straight, given: Objects, at: Ints, to: Ints) -> Flags:
         """Whether the reading after each is near enough in time, and in space, to be reached from it."""
         gap, fastest = given.time[to] - given.time[at], motion.max_speed
-        near: NDArray[np.bool_] = gap <= motion.longest
+        near: Flags = gap <= motion.longest
         if not len(at) or (fastest is None and (self._earth is None or _extent(given.centre[:, :3]) <= _FAR)):
             return near
         step = given.centre.take(to, axis=0) - given.centre.take(at, axis=0)
@@ -144,7 +143,7 @@ class LegMaker:
             near &= np.linalg.norm(step, axis=1) <= fastest * 1e-6 * gap
         return near
 
-    def _as_they_say(self, rows: Objects, follows: NDArray[np.bool_], next_time: NDArray[np.int64]) -> Legs:
+    def _as_they_say(self, rows: Objects, follows: Flags, next_time: Ints) -> Legs:
         """As readings say, until the next one, where one follows, or for the horizon."""
         if isinstance(self._motion, Still):
             return Legs(rows, rows.time, rows.centre)
@@ -218,7 +217,7 @@ class LegMakers:
         self.makers[int(name.removeprefix("pending"))].pending = batch
 
 
-def _in_order(rows: Objects, *, carried: bool) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _in_order(rows: Objects, *, carried: bool) -> tuple[Ints, Ints, Ints]:
     """The rows in order of time, where in it the next of each one's key is (-1: none), and those of a taken time."""
     names, thing = numbered(things(split_keys(rows.key, carried)[0], rows.group))
     time = rows.time
@@ -235,12 +234,12 @@ def _in_order(rows: Objects, *, carried: bool) -> tuple[NDArray[np.int64], NDArr
     return order, following, again
 
 
-def _extent(places: NDArray[np.float64]) -> float:
+def _extent(places: Floats) -> float:
     """What no two places are farther apart than."""
     return float(np.linalg.norm([np.ptp(column) for column in places.T]))
 
 
-def routes(earth: Earth, at: NDArray[np.float64], to: NDArray[np.float64]) -> NDArray[np.float64]:
+def routes(earth: Earth, at: Floats, to: Floats) -> Floats:
     """Metres east and north (n, 2) of the geodesics from places to others."""
     found = np.empty((len(at), 2))
     ways(earth, at, to, found)
@@ -252,7 +251,7 @@ def split_keys(keys: Bytes, carried: bool) -> tuple[Bytes, Bytes | None]:  # noq
     return split_carried(keys) if carried else (keys, None)
 
 
-def things(keys: Bytes, group: Labels | None) -> NDArray[np.int64]:
+def things(keys: Bytes, group: Labels | None) -> Ints:
     """A number for each row's key and group, the same for the same, in order of the keys' bytes within these rows."""
     if are_words(keys.offsets):
         words, codes = numbered(keys.data.view(np.uint64))
@@ -263,14 +262,14 @@ def things(keys: Bytes, group: Labels | None) -> NDArray[np.int64]:
         order = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    found: NDArray[np.int64] = rank[codes]
+    found: Ints = rank[codes]
     if group is None:
         return found
     compact = group.compact()
     return found * max(1, len(compact.values)) + compact.codes
 
 
-def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
     """The different values as they come, and the place of each among them."""
     labels = pa.array(values).dictionary_encode()
     return np.asarray(labels.dictionary), np.asarray(labels.indices).astype(np.int64)

@@ -19,13 +19,12 @@ from appulse.kernels.likelihood import log_densities_on_earth
 from appulse.model.covariance import flat_part, matrices
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.kernels.geodesic import Earth
     from appulse.model.objects import Objects
     from appulse.operators.plan import JoinPlan
 
-    Limits = tuple[NDArray[np.int64], NDArray[np.float64]]
+    Limits = tuple[Ints, Floats]
 
 _LOG_TWO_PI = math.log(2.0 * math.pi)
 # Of epsilon, how far apart rows are at one place: far above the rounding of coordinates, and of directions.
@@ -63,7 +62,7 @@ def _without_directions(near: float, left: Objects, right: Objects) -> Limits:
     return np.where(there, left.d, 0), np.full(len(left), -0.5 * left.d * _LOG_TWO_PI)
 
 
-def _variance(rows: Objects) -> NDArray[np.float64]:
+def _variance(rows: Objects) -> Floats:
     return rows.spread[:, 0] ** 2 if rows.spread.shape[1] else np.zeros(len(rows))
 
 
@@ -91,7 +90,7 @@ def _on_earth(earth: Earth, near: float, left: Objects, right: Objects) -> Limit
     return np.where(there, order, 0), logarithm
 
 
-def _above(rows: Objects) -> NDArray[np.float64]:
+def _above(rows: Objects) -> Floats:
     """The variances of altitudes: of the last column of two or four."""
     width = rows.spread.shape[1]
     return rows.spread[:, -1] ** 2 if width and width % 2 == 0 else np.zeros(len(rows))

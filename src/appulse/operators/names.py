@@ -10,7 +10,7 @@ from appulse.kernels.strings import KnownNames, number_names, refill_names
 from appulse.model.strings import Bytes
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Ints
 
 
 class Names:
@@ -36,7 +36,7 @@ class Names:
         offsets = self._offsets[: self._many + 1]
         return Bytes(offsets, self._data[: offsets[-1]])
 
-    def of(self, names: Bytes) -> NDArray[np.int64]:
+    def of(self, names: Bytes) -> Ints:
         """The number of each name; new ones are numbered as they come."""
         out = np.empty(len(names), np.int64)
         at = 0
@@ -46,7 +46,7 @@ class Names:
                 return out
             self._grow(int(names.offsets[at + 1] - names.offsets[at]))
 
-    def _number(self, names: Bytes, at: int, out: NDArray[np.int64]) -> tuple[int, int]:
+    def _number(self, names: Bytes, at: int, out: Ints) -> tuple[int, int]:
         known = KnownNames(self._table, self._hashes, self._offsets, self._data)
         return number_names(names.offsets, names.data, at, known, self._many, out)
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.kernels.curve import Curve
     from appulse.kernels.nearest_tree import Tree
     from appulse.model.objects import Objects
@@ -63,7 +62,7 @@ class NearestTrees:
         self.right, self._ordered = right, ordered
         self._among = {group: self._searched(right, rows) for group, rows in self._by_group(right).items()}
 
-    def _by_group(self, rows: Objects) -> dict[int, NDArray[np.int64] | None]:
+    def _by_group(self, rows: Objects) -> dict[int, Ints | None]:
         """The rows of each group; None where there is one alone."""
         if rows.group is None:
             return {0: None}
@@ -74,7 +73,7 @@ class NearestTrees:
         known, first = np.unique(numbers[order], return_index=True)
         return dict(zip(known.tolist(), np.split(order, first[1:]), strict=True)) if len(known) else {}
 
-    def _searched(self, right: Objects, rows: NDArray[np.int64] | None) -> _Among:
+    def _searched(self, right: Objects, rows: Ints | None) -> _Among:
         """What finds the nearest of some rows, or of all."""
         centre, time = _placed(right, rows)
         if right.d >= MANY_DIMENSIONS:
@@ -84,7 +83,7 @@ class NearestTrees:
             return _Among(rows, time, partial(nearest_of_several, tree, centre))
         return _Among(rows, time, partial(nearest, tree))
 
-    def _tree_of(self, points: NDArray[np.float64], time: NDArray[np.int64]) -> Tree:
+    def _tree_of(self, points: Floats, time: Ints) -> Tree:
         """The tree of some rows; of many, part by part."""
         span = max(self.plan.windows)
         if self._workers.threads == 1 or len(points) < _PART << _LEVELS:
@@ -99,9 +98,7 @@ class NearestTrees:
         around(tree, 0, _LEVELS)
         return tree
 
-    def _along(
-        self, curve: Curve, points: NDArray[np.float64], time: NDArray[np.int64], many: int
-    ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def _along(self, curve: Curve, points: Floats, time: Ints, many: int) -> list[tuple[Ints, Ints]]:
         """The rows along a curve, in about so many parts: their codes in order, and which row each is of."""
         codes = np.empty(len(points), np.int64)
         cuts = np.linspace(0, len(points), self._workers.threads + 1).astype(int).tolist()
@@ -126,7 +123,7 @@ class NearestTrees:
         alone = np.flatnonzero(~there.any(axis=1))
         return Answers.concat([answers, notes_of(0, left.take(alone), LEFT).alone(self.plan)])
 
-    def _search(self, left: Objects) -> tuple[NDArray[np.int64], NDArray[np.float64], int]:
+    def _search(self, left: Objects) -> tuple[Ints, Floats, int]:
         """The rows nearest to each left row, how far away they are, and how many ties there were."""
         plan, k = self.plan, max(1, min(self.plan.best, len(self.right)))
         found, distance, ties = np.full((len(left), k), -1), np.full((len(left), k), np.nan), 0
@@ -137,8 +134,8 @@ class NearestTrees:
             among, (centre, time) = self._among[group], _placed(left, ours)
 
             def look(
-                some: NDArray[np.int64] | slice, among: _Among = among, centre: Any = centre, time: Any = time
-            ) -> tuple[NDArray[np.int64], NDArray[np.float64], int]:
+                some: Ints | slice, among: _Among = among, centre: Any = centre, time: Any = time
+            ) -> tuple[Ints, Floats, int]:
                 rows, away = np.empty((len(time[some]), k), np.int64), np.empty((len(time[some]), k))
                 ties = among.find(centre[some], time[some], among.time, wanted, rows, away)
                 return among.numbered(rows), away, ties
@@ -150,7 +147,7 @@ class NearestTrees:
                 ties += tied
         return found, distance, ties
 
-    def _parts(self, centre: NDArray[np.float64], time: NDArray[np.int64]) -> Sequence[NDArray[np.int64] | slice]:
+    def _parts(self, centre: Floats, time: Ints) -> Sequence[Ints | slice]:
         """Left rows for one thread each; those near to each other are in one part."""
         many = min(_PARTS * self._workers.threads, len(time) // _PART)
         if self._workers.threads == 1 or many < 2:
@@ -163,16 +160,16 @@ class NearestTrees:
 class _Among:
     """The right rows of a group (None: all), when they were, and what finds the nearest of them."""
 
-    rows: NDArray[np.int64] | None
-    time: NDArray[np.int64]
+    rows: Ints | None
+    time: Ints
     find: _Find
 
-    def numbered(self, found: NDArray[np.int64]) -> NDArray[np.int64]:
+    def numbered(self, found: Ints) -> Ints:
         """Rows of the group as rows of the table; -1 stays."""
         return found if self.rows is None else np.where(found >= 0, self.rows[found], -1)
 
 
-def _placed(objects: Objects, rows: NDArray[np.int64] | None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _placed(objects: Objects, rows: Ints | None) -> tuple[Floats, Ints]:
     """Where and when some rows are, or all."""
     if rows is None:
         return objects.centre, objects.time
@@ -180,11 +177,7 @@ def _placed(objects: Objects, rows: NDArray[np.int64] | None) -> tuple[NDArray[n
 
 
 def _answers(
-    plan: JoinPlan,
-    left: Objects,
-    right: Objects,
-    found: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]],
-    counts: Counter[str],
+    plan: JoinPlan, left: Objects, right: Objects, found: tuple[Ints, Ints, Floats], counts: Counter[str]
 ) -> Answers:
     """The pairs found, with their probabilities."""
     rows, partners, distance = found

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.operators.attributes import Attribute
     from appulse.operators.running_presence import LongWindow
     from appulse.windows.frames import Rule
@@ -47,7 +48,7 @@ class Numbered:
     """Rows with numbers and frames; floors to tell, each with the place it is for; and what may not exist."""
 
     objects: list[Objects]
-    places: NDArray[np.int64]
+    places: Ints
     floors: WindowStarts
     presence: ExistenceTable | RunningPresence | None
 
@@ -58,8 +59,8 @@ class Released:
 
     stream: int
     objects: Objects
-    first: NDArray[np.int64]
-    places: NDArray[np.int64]
+    first: Ints
+    places: Ints
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,12 @@ class _WindowContents:
     The first ``count[i]`` were there before, the others have just come; they are numbered from ``base[i]``.
     """
 
-    group: NDArray[np.int64]
-    stream: NDArray[np.int64]
-    base: NDArray[np.int64]
-    first: NDArray[np.int64]
-    count: NDArray[np.int64]
-    rows: NDArray[np.int64]
+    group: Ints
+    stream: Ints
+    base: Ints
+    first: Ints
+    count: Ints
+    rows: Ints
 
 
 class Sequencer:
@@ -174,11 +175,11 @@ class Sequencer:
         """Of the rows that wait only these do."""
         self._held = [[part for i, part in rows if i == stream and len(part)] for stream in range(self._streams)]
 
-    def holds(self, stream: int, objects: Objects) -> NDArray[np.bool_]:
+    def holds(self, stream: int, objects: Objects) -> Flags:
         """Which of some numbered rows their windows hold."""
         group = self._groups.of(objects.group, len(objects))
         self._grow_groups()
-        held: NDArray[np.bool_] = objects.number >= self._floor[group, stream]
+        held: Flags = objects.number >= self._floor[group, stream]
         return held
 
     def withdraw(self, rows: Sequence[tuple[int, Objects]]) -> WindowStarts:
@@ -201,7 +202,7 @@ class Sequencer:
         notes = np.column_stack([np.zeros((len(number), 1), np.int64), group, stream, np.zeros_like(number), number])
         return self._floors(notes)
 
-    def renumbered(self, withdrawn: WindowStarts, stream: int, objects: Objects) -> NDArray[np.int64]:
+    def renumbered(self, withdrawn: WindowStarts, stream: int, objects: Objects) -> Ints:
         """The numbers of rows of a stream after `withdraw`."""
         groups = self._groups.of(withdrawn.group, len(withdrawn))
         own = self._groups.of(objects.group, len(objects))
@@ -209,7 +210,7 @@ class Sequencer:
         known = Withdrawn(groups, withdrawn.stream, withdrawn.floor)
         return known.renumber(own, np.full(len(own), stream), objects.number)[1]
 
-    def oldest_met(self, released: Sequence[tuple[int, Objects]]) -> list[NDArray[np.int64]]:
+    def oldest_met(self, released: Sequence[tuple[int, Objects]]) -> list[Ints]:
         """For each row about to be numbered, a time that no row in its windows lies before."""
         groups = [self._groups.of(objects.group, len(objects)) for _, objects in released]
         self._grow_groups()
@@ -267,10 +268,10 @@ class Sequencer:
         held = self._held_by(len(self._number), np.arange(len(self._groups)))
         return self._presence(held)
 
-    def _windows_of(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _windows_of(self, groups: Ints) -> Ints:
         return (np.unique(groups)[:, None] * self._streams + np.arange(self._streams)).ravel()
 
-    def _held_by(self, begin: int, groups: NDArray[np.int64]) -> _WindowContents:
+    def _held_by(self, begin: int, groups: Ints) -> _WindowContents:
         """The windows of some groups, with the rows they held and then those from ``begin`` on."""
         asked = self._windows_of(groups)
         window = self._group.view[begin:] * self._streams + self._stream.view[begin:]
@@ -283,9 +284,7 @@ class Sequencer:
         exist = Ragged(held.first, self._measure.view[held.rows])
         return ExistenceTable(self._groups.labels(held.group), held.stream, held.base, exist)
 
-    def _uncertain(
-        self, begin: int, group: NDArray[np.int64]
-    ) -> tuple[ExistenceTable | RunningPresence | None, NDArray[np.int64]]:
+    def _uncertain(self, begin: int, group: Ints) -> tuple[ExistenceTable | RunningPresence | None, Ints]:
         """What may not exist, and the floor of its window at the tick of each new row."""
         if self.rule.kind not in (kernels.UNCERTAIN_COUNT, kernels.UNCERTAIN_DELTA):
             return None, np.empty(0, np.int64)
@@ -317,12 +316,12 @@ class Sequencer:
         given[rows[fresh] - begin] = held.base[np.searchsorted(held.first, fresh, side="right") - 1] + floor[fresh]
         return presence, given
 
-    def _rows_held(self, groups: NDArray[np.int64]) -> Iterator[NDArray[np.float64]]:
+    def _rows_held(self, groups: Ints) -> Iterator[Floats]:
         """The existence of the rows that the windows of some groups hold."""
         held = self._held_by(len(self._number), groups)
         return (self._measure.view[rows] for rows in np.split(held.rows, held.first[1:-1]))
 
-    def _run_on(self, begin: int, windows: Sequence[LongWindow], oldest: Sequence[int]) -> NDArray[np.int64]:
+    def _run_on(self, begin: int, windows: Sequence[LongWindow], oldest: Sequence[int]) -> Ints:
         """The floor of its window at the tick of each new row, of windows that go on from push to push."""
         given = np.empty(len(self._number) - begin, np.int64)
         group, stream, tick = self._group.view[begin:], self._stream.view[begin:], self._tick.view[begin:]
@@ -341,13 +340,7 @@ class Sequencer:
         most = END if rule.max_rows is None else rule.max_rows
         return poisson_binomial.CountRule(rule.size, rule.confidence, least, most, rule.method)
 
-    def _evict(
-        self,
-        ticks: poisson_binomial.Ticks,
-        held: _WindowContents,
-        exist: NDArray[np.float64],
-        floor: NDArray[np.int64],
-    ) -> int:
+    def _evict(self, ticks: poisson_binomial.Ticks, held: _WindowContents, exist: Floats, floor: Ints) -> int:
         """Find the oldest row that each window keeps at each tick; how many rows went for the sake of the limit."""
         rule = self._count_rule
         if not self.rule.bursts:
@@ -365,13 +358,7 @@ class Sequencer:
             )
         self._last = last
 
-    def _append_rows(
-        self,
-        released: Sequence[Released],
-        order: NDArray[np.int64],
-        group: NDArray[np.int64],
-        stream: NDArray[np.int64],
-    ) -> None:
+    def _append_rows(self, released: Sequence[Released], order: Ints, group: Ints, stream: Ints) -> None:
         """Put new rows into the arena, not yet numbered."""
         n, known = len(order), len(self._copies)
         sizes = np.cumsum([0] + [len(part.places) for part in released])
@@ -399,14 +386,14 @@ class Sequencer:
             ):
                 arena.extend(*gather_runs(begins, length, 0, values, order))
 
-    def _measured(self, part: Released) -> NDArray[np.float64] | None:
+    def _measured(self, part: Released) -> Floats | None:
         """What the window goes by, a number a row: existence, a deviation, or the attribute itself."""
         if self.rule.uncertain:
             mass = part.objects.mass
             return np.where(mass >= 1.0 - _ROUNDING, 1.0, mass)
         return part.objects.measure if self._attribute is None else self._attribute.sigma(part.stream, part.objects)
 
-    def _floors(self, notes: NDArray[np.int64]) -> WindowStarts:
+    def _floors(self, notes: Ints) -> WindowStarts:
         numbers, codes = np.unique(notes[:, 1], return_inverse=True)
         labels = Labels(codes.astype(np.int32), tuple(self._groups.values[g] for g in numbers.tolist()))
         return WindowStarts(labels, notes[:, 2].copy(), notes[:, 3].copy(), notes[:, 4].copy())
@@ -423,13 +410,13 @@ class Sequencer:
             ("_tail", kernels.NONE),
             ("_block", kernels.no_block()),
         ):
-            before: NDArray[np.int64] = getattr(self, name)
+            before: Ints = getattr(self, name)
             grown = np.full((capacity, *before.shape[1:]), fill, np.int64)
             grown[:known] = before
             setattr(self, name, grown)
 
-    def _live(self) -> NDArray[np.bool_]:
-        live: NDArray[np.bool_] = self._number.view >= self._floor[self._group.view, self._stream.view]
+    def _live(self) -> Flags:
+        live: Flags = self._number.view >= self._floor[self._group.view, self._stream.view]
         return live
 
     def _compact(self) -> None:
@@ -441,7 +428,7 @@ class Sequencer:
         self._restore_rows(rows)
         self._kept = len(self._number)
 
-    def _rows(self, mask: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+    def _rows(self, mask: Flags) -> dict[str, NDArray[Any]]:
         """Arena rows as arrays."""
         at = np.flatnonzero(mask)
         count = self._copy_count.view[at]
@@ -457,7 +444,7 @@ class Sequencer:
             "places": self._copies.view[first + np.arange(len(first))],
         }
 
-    def _attributes(self, at: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    def _attributes(self, at: Ints) -> dict[str, NDArray[Any]]:
         if self._attribute is None:
             return {}
         first, values = gather_runs(self._values.begin, self._values.length, 0, self._values.values, at)
@@ -493,11 +480,11 @@ class Sequencer:
 
     # --- state as arrays: what a log keeps ---------------------------------------------------------------------
 
-    def mark(self) -> tuple[NDArray[np.int64], int]:
+    def mark(self) -> tuple[Ints, int]:
         """Where things stand, for `since`."""
         return self._next.copy(), len(self._groups)
 
-    def since(self, mark: tuple[NDArray[np.int64], int] | None) -> dict[str, NDArray[Any]]:
+    def since(self, mark: tuple[Ints, int] | None) -> dict[str, NDArray[Any]]:
         """What changed since the mark (None: everything), apart from the rows waiting, as arrays for `restore`."""
         n = len(self._groups)
         if mark is None:
@@ -556,7 +543,7 @@ def in_canonical_order(objects: Objects) -> Objects:
     return objects if (np.diff(objects.time) > 0).all() else objects.take(canonical_order(objects))
 
 
-def canonical_order(objects: Objects) -> NDArray[np.int64]:
+def canonical_order(objects: Objects) -> Ints:
     """The places of the rows in canonical order."""
     time = objects.time
     order = np.argsort(time, kind="stable")
@@ -571,7 +558,7 @@ def canonical_order(objects: Objects) -> NDArray[np.int64]:
     return order
 
 
-def _last_of_each(notes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _last_of_each(notes: Ints) -> Ints:
     """The last note for each (place, group, stream)."""
     if len(notes) < 2:
         return notes
@@ -581,7 +568,7 @@ def _last_of_each(notes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.compress(last, ordered, axis=0)
 
 
-def _padded(array: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+def _padded(array: Ints, n: int) -> Ints:
     out = np.zeros((n, *array.shape[1:]), np.int64)
     out[: len(array)] = array[:n]
     return out

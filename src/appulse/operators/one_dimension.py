@@ -16,8 +16,7 @@ from appulse.operators.runs import Columns, SortedRuns, line_costs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.kernels.sweep import PairRule
     from appulse.operators.arrivals import Arrivals
     from appulse.operators.store import LineIndex, WindowBuffer
@@ -26,12 +25,7 @@ _FIRST_CAPACITY = 1 << 15
 
 
 def prepare(
-    store: WindowBuffer,
-    stores: Sequence[WindowBuffer],
-    arrivals: Arrivals,
-    meets: NDArray[np.bool_],
-    index: str,
-    limit: float,
+    store: WindowBuffer, stores: Sequence[WindowBuffer], arrivals: Arrivals, meets: Flags, index: str, limit: float
 ) -> bool:
     """Make sorted runs or columns the store's index, if one of them is the better one; whether it is."""
     kind = _better(store, stores, arrivals, np.flatnonzero(meets[arrivals.store]), index, limit)
@@ -44,12 +38,7 @@ def prepare(
 
 
 def _better(
-    store: WindowBuffer,
-    stores: Sequence[WindowBuffer],
-    arrivals: Arrivals,
-    probes: NDArray[np.int64],
-    index: str,
-    limit: float,
+    store: WindowBuffer, stores: Sequence[WindowBuffer], arrivals: Arrivals, probes: Ints, index: str, limit: float
 ) -> type[SortedRuns | Columns] | None:
     """By name, or by what a sample of the probes costs."""
     if index == "grid":
@@ -81,10 +70,10 @@ def matches(
     arrivals: Arrivals,
     stores: Sequence[WindowBuffer],
     rule: PairRule,
-    oldest: NDArray[np.int64],  # ranks that windows let each arrival find
-    newest: NDArray[np.int64],
-    tally: NDArray[np.int64],  # candidates, pruned, refined
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]:
+    oldest: Ints,  # ranks that windows let each arrival find
+    newest: Ints,
+    tally: Ints,  # candidates, pruned, refined
+) -> Iterator[tuple[Ints, Ints, Floats]]:
     """The pairs above the threshold, as (arrival, row, probability)."""
     start = 0
     low = int(np.searchsorted(store.rank_max.view, oldest[0], side="left"))
@@ -106,7 +95,7 @@ def matches(
         yield out.arrival[:n], out.row[:n], out.probability[:n]
 
 
-def samples_of(arrivals: Arrivals, stores: Sequence[WindowBuffer]) -> tuple[ArrivalSamples, NDArray[np.float64]]:
+def samples_of(arrivals: Arrivals, stores: Sequence[WindowBuffer]) -> tuple[ArrivalSamples, Floats]:
     """The samples of arrivals, in tick order, and their masses."""
     n = len(arrivals.time)
     every = [(own, store, np.flatnonzero(arrivals.store == own)) for own, store in enumerate(stores)]

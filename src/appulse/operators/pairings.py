@@ -10,18 +10,18 @@ import numpy as np
 from appulse.model.batch import Batch
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Flags, Floats
 
 
 @dataclass(frozen=True)
 class Pairings(Batch):
     """Pairs of points, shape (m, d), and what each adds to the probability of its answer."""
 
-    left: NDArray[np.float64]
-    right: NDArray[np.float64]
-    weight: NDArray[np.float64]
+    left: Floats
+    right: Floats
+    weight: Floats
 
-    def swapped(self, swap: NDArray[np.bool_]) -> Pairings:
+    def swapped(self, swap: Flags) -> Pairings:
         """With left and right exchanged where ``swap`` says so."""
         mask = swap[:, None]
         left, right = np.where(mask, self.right, self.left), np.where(mask, self.left, self.right)

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.objects import Objects
     from appulse.model.uncertainty import Model
     from appulse.operators.buffers import Arena
@@ -54,10 +53,10 @@ class CandidatePairs(Batch):
     """Rows ``left`` of one store, which have come now, against rows ``right`` of another."""
 
     left_store: WindowBuffer = field(metadata=SHARED)
-    left: NDArray[np.int64]
+    left: Ints
     right_store: WindowBuffer = field(metadata=SHARED)
-    right: NDArray[np.int64]
-    arrival: NDArray[np.int64]  # of the left row, among those of the push
+    right: Ints
+    arrival: Ints  # of the left row, among those of the push
 
     @property
     def rows(self) -> RowPairs:
@@ -68,11 +67,11 @@ class CandidatePairs(Batch):
 class Ownership(Protocol):
     """Which pairs this instance is to report, where others see some of the same rows."""
 
-    def owned(self, pairs: CandidatePairs, labels: LabelNumbers) -> NDArray[np.bool_]:
+    def owned(self, pairs: CandidatePairs, labels: LabelNumbers) -> Flags:
         """A mask over the pairs; ``labels`` gives the bytes behind group numbers."""
         ...
 
-    def spoken_for(self, objects: Objects) -> NDArray[np.bool_]:
+    def spoken_for(self, objects: Objects) -> Flags:
         """Which rows are this instance's to report, each of one instance alone."""
         ...
 
@@ -85,15 +84,15 @@ class ScoredPairs(Batch):
     """
 
     pairs: CandidatePairs
-    probability: NDArray[np.float64]
-    upper: NDArray[np.float64]
-    distance: NDArray[np.float64] | None = None
+    probability: Floats
+    upper: Floats
+    distance: Floats | None = None
 
-    def times(self, factor: NDArray[np.float64]) -> ScoredPairs:
+    def times(self, factor: Floats) -> ScoredPairs:
         return replace(self, probability=self.probability * factor, upper=self.upper * factor)
 
     @property
-    def distances(self) -> NDArray[np.float64]:
+    def distances(self) -> Floats:
         """Between the mean positions of each pair."""
         if self.distance is not None:
             return self.distance
@@ -115,7 +114,7 @@ def evaluated(plan: JoinPlan, pairs: CandidatePairs, kinds: tuple[Model, Model],
     return found if plan.metric == "euclidean" else replace(found, distance=_by_metric(plan.metric, found.pairs))
 
 
-def _by_metric(metric: str, pairs: CandidatePairs) -> NDArray[np.float64]:
+def _by_metric(metric: str, pairs: CandidatePairs) -> Floats:
     """How far the means of each pair are apart, over all dimensions."""
     out = np.empty(len(pairs.left))
     means = pairs.left_store.centre.view, pairs.right_store.centre.view
@@ -126,7 +125,7 @@ def _by_metric(metric: str, pairs: CandidatePairs) -> NDArray[np.float64]:
 _NONE = np.empty(0)
 
 
-def _margins(pairs: CandidatePairs) -> NDArray[np.float64]:
+def _margins(pairs: CandidatePairs) -> Floats:
     """What each pair adds to epsilon; empty where rows have no margins."""
     left, right = pairs.left_store.margin, pairs.right_store.margin
     return _NONE if left is None or right is None else left.view[pairs.left] + right.view[pairs.right]
@@ -137,13 +136,13 @@ def _within(plan: JoinPlan, pairs: CandidatePairs) -> Within:
     return Within(np.array(group), np.array(epsilon), plan.metric == "manhattan", _margins(pairs))
 
 
-def _limits(plan: JoinPlan, pairs: CandidatePairs) -> NDArray[np.float64]:
+def _limits(plan: JoinPlan, pairs: CandidatePairs) -> Floats:
     """The limit of each pair, in place of that of all; empty where rows have no margins."""
     margins = _margins(pairs)
     if not len(margins):
         return margins
     own = [epsilon + margins for epsilon in plan.within(pairs.left_store.d)[1]]
-    limits: NDArray[np.float64] = np.sqrt(sum(np.square(e + 1e-9 * np.maximum(1.0, e)) for e in own))
+    limits: Floats = np.sqrt(sum(np.square(e + 1e-9 * np.maximum(1.0, e)) for e in own))
     return limits
 
 
@@ -151,7 +150,7 @@ def _limits(plan: JoinPlan, pairs: CandidatePairs) -> NDArray[np.float64]:
 STRAIGHT = Earth(0.0, 0.0)
 
 
-def by_means(plan: JoinPlan, pairs: CandidatePairs) -> tuple[CandidatePairs, NDArray[np.float64]]:
+def by_means(plan: JoinPlan, pairs: CandidatePairs) -> tuple[CandidatePairs, Floats]:
     """The pairs whose means are within the limit, and how far apart these are."""
     a, b = pairs.left_store, pairs.right_store
     distance = np.empty(len(pairs.left))
@@ -162,11 +161,7 @@ def by_means(plan: JoinPlan, pairs: CandidatePairs) -> tuple[CandidatePairs, NDA
 
 
 def scored(
-    plan: JoinPlan,
-    pairs: CandidatePairs,
-    distance: NDArray[np.float64],
-    kinds: tuple[Model, Model],
-    counts: Counter[str],
+    plan: JoinPlan, pairs: CandidatePairs, distance: Floats, kinds: tuple[Model, Model], counts: Counter[str]
 ) -> ScoredPairs:
     """Pairs so far apart with their probabilities, however small; without a limit there are none."""
     n = len(distance)
@@ -183,7 +178,7 @@ def scored(
     return ScoredPairs(pairs, probability, probability, distance)
 
 
-def _exact(pairs: CandidatePairs, probability: NDArray[np.float64]) -> ScoredPairs:
+def _exact(pairs: CandidatePairs, probability: Floats) -> ScoredPairs:
     return ScoredPairs(pairs, probability, probability)
 
 
@@ -241,9 +236,7 @@ def _constant_sigma(kind: Model) -> float | None:
     return kind.sigma if isinstance(kind, Gaussian) and isinstance(kind.sigma, float) else None
 
 
-def _normal(
-    plan: JoinPlan, pairs: CandidatePairs, kinds: tuple[Model, Model], counts: Counter[str]
-) -> NDArray[np.float64]:
+def _normal(plan: JoinPlan, pairs: CandidatePairs, kinds: tuple[Model, Model], counts: Counter[str]) -> Floats:
     a, b = pairs.left_store, pairs.right_store
     probability = np.empty(len(pairs.left))
     left, right = (_NO_SPREAD if store.spread is None else store.spread.view for store in (a, b))
@@ -262,7 +255,7 @@ def _normal(
     return probability
 
 
-def likelihood_ratios(plan: JoinPlan, pairs: CandidatePairs) -> NDArray[np.float64] | None:
+def likelihood_ratios(plan: JoinPlan, pairs: CandidatePairs) -> Floats | None:
     """Logarithms of the density of each difference over that of unrelated rows, where asked for."""
     if plan.density is None:
         return None
@@ -274,7 +267,7 @@ def likelihood_ratios(plan: JoinPlan, pairs: CandidatePairs) -> NDArray[np.float
         log_densities(pairs.rows, one, other, out)
     else:
         log_densities_on_earth(pairs.rows, plan.earth, one, other, out)
-    ratios: NDArray[np.float64] = out - math.log(plan.density)
+    ratios: Floats = out - math.log(plan.density)
     return ratios
 
 
@@ -413,7 +406,7 @@ def _in_double_precision(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[
     return ScoredPairs(pairs, probability, upper if len(upper) else probability)
 
 
-def _room(plan: JoinPlan, pairs: CandidatePairs) -> tuple[NDArray[np.float64], NDArray[np.float64], Sampled, Sampled]:
+def _room(plan: JoinPlan, pairs: CandidatePairs) -> tuple[Floats, Floats, Sampled, Sampled]:
     """Room for probabilities, and for upper bounds where they are asked for; and what both sides are."""
     # What windows make of a pair counts, too: a bound that reaches the threshold is not enough there.
     early = plan.bounded and not plan.uncertain
@@ -442,7 +435,7 @@ def _refined_within(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str])
 def _with_rest(
     plan: JoinPlan,
     scored: ScoredPairs,
-    done: NDArray[np.bool_],
+    done: Flags,
     refined: Callable[[JoinPlan, CandidatePairs, Counter[str]], ScoredPairs],
     counts: Counter[str],
 ) -> ScoredPairs:
@@ -455,10 +448,10 @@ def _with_rest(
     return ScoredPairs(scored.pairs, probability, upper)
 
 
-def products(pairs: CandidatePairs) -> NDArray[np.float64]:
+def products(pairs: CandidatePairs) -> Floats:
     """How many pairs of samples each pair of rows has."""
     a, b = pairs.left_store, pairs.right_store
-    product: NDArray[np.float64] = a.samples.length[pairs.left] / a.d * (b.samples.length[pairs.right] / b.d)
+    product: Floats = a.samples.length[pairs.left] / a.d * (b.samples.length[pairs.right] / b.d)
     return product
 
 
@@ -475,7 +468,7 @@ def announce_work(pairs: CandidatePairs) -> None:
     )
 
 
-def pairings(plan: JoinPlan, pairs: CandidatePairs, factor: NDArray[np.float64], watch: Watch) -> Ragged[Pairings]:
+def pairings(plan: JoinPlan, pairs: CandidatePairs, factor: Floats, watch: Watch) -> Ragged[Pairings]:
     """The samples that match, with their weights; ``watch`` gets their number before there is room for them."""
     announce_work(pairs)
     d = pairs.left_store.d
@@ -499,7 +492,7 @@ def pairings(plan: JoinPlan, pairs: CandidatePairs, factor: NDArray[np.float64],
     return Ragged(first, found)
 
 
-def sorts_after_partner(pairs: CandidatePairs) -> NDArray[np.bool_]:
+def sorts_after_partner(pairs: CandidatePairs) -> Flags:
     """Whether each left row comes after its partner in the canonical order of rows of equal time."""
     left, right = (
         Ordered(_runs(store.key), store.centre.view, _runs(store.samples))
@@ -507,7 +500,7 @@ def sorts_after_partner(pairs: CandidatePairs) -> NDArray[np.bool_]:
     )
     rows = pairs.rows
     keys = RowPairs(pairs.left_store.key.where(rows.left), pairs.right_store.key.where(rows.right))
-    after: NDArray[np.bool_] = sorts_after(rows, keys, left, right)
+    after: Flags = sorts_after(rows, keys, left, right)
     return after
 
 

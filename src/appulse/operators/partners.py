@@ -22,8 +22,7 @@ from appulse.operators.answers import NO_ANSWERS, Answers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.objects import Objects
     from appulse.operators.plan import JoinPlan
     from appulse.operators.store import WindowBuffer
@@ -45,13 +44,13 @@ class RowNotes(Batch):
     likely it is that there are fewer than asked for.
     """
 
-    stream: NDArray[np.int64]
+    stream: Ints
     key: Bytes
-    time: NDArray[np.int64]
-    rank: NDArray[np.int64]
-    what: NDArray[np.int64]
-    expected: NDArray[np.float64] | None = None
-    few: NDArray[np.float64] | None = None
+    time: Ints
+    rank: Ints
+    what: Ints
+    expected: Floats | None = None
+    few: Floats | None = None
 
     def alone(self, like: JoinPlan) -> Answers:
         """The rows as answers with nobody on the other side, of the columns that a plan's answers have."""
@@ -87,7 +86,7 @@ def notes_of(stream: int, rows: Objects, what: int) -> RowNotes:
     return RowNotes(np.full(len(rows), stream), rows.key, rows.time, rank, np.full(len(rows), what))
 
 
-def _of_store(stream: int, store: WindowBuffer, rows: NDArray[np.int64], what: int) -> RowNotes:
+def _of_store(stream: int, store: WindowBuffer, rows: Ints, what: int) -> RowNotes:
     keys, time, rank = store.keys(rows), store.time.view[rows], store.rank.view[rows]
     return RowNotes(np.full(len(rows), stream), keys, time, rank, np.full(len(rows), what))
 
@@ -106,7 +105,7 @@ class Partners:
         self.apart, self.like, self.tiled = tiled or (plan.held and not self.counted), plan, tiled
         self.notes: list[RowNotes] = []
 
-    def count(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64], chance: NDArray[np.float64]) -> None:
+    def count(self, stream: int, store: WindowBuffer, rows: Ints, chance: Floats) -> None:
         """These rows have a partner each, with such a chance."""
         if store.counts is None or store.met is None or not self.followed[stream] or len(rows) == 0:
             return
@@ -115,14 +114,14 @@ class Partners:
         few_of(store.counts.view, rows, few)
         store.met.view[rows[few < self.like.certain]] = True
 
-    def open(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def open(self, stream: int, store: WindowBuffer, rows: Ints) -> Flags:
         """Which of these rows may still be answers: more partners never make few of them more likely."""
         if store.met is None or not self.followed[stream]:
             return np.zeros(len(rows), bool)
-        mask: NDArray[np.bool_] = ~store.met.view[rows]
+        mask: Flags = ~store.met.view[rows]
         return mask
 
-    def met(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64]) -> None:
+    def met(self, stream: int, store: WindowBuffer, rows: Ints) -> None:
         """These rows have a partner."""
         if store.met is None or not self.followed[stream] or len(rows) == 0:
             return
@@ -133,7 +132,7 @@ class Partners:
                 self.notes.append(_of_store(stream, store, fresh, MET))
         flags[rows] = True
 
-    def leave(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64]) -> RowNotes | None:
+    def leave(self, stream: int, store: WindowBuffer, rows: Ints) -> RowNotes | None:
         """These rows leave; notes of them, or of those that are alone."""
         if store.met is None or not self.followed[stream] or len(rows) == 0:
             return None

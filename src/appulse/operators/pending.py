@@ -14,8 +14,7 @@ from appulse.operators.held_parts import HeldParts, things_hashed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Hashes, Ints
     from appulse.model.objects import Objects
     from appulse.operators.held_parts import Taken
 
@@ -25,7 +24,7 @@ class Pending(Batch):
     """The last reading of each key, where it may yet start a leg; ``led`` says whether a leg leads to it."""
 
     rows: Objects
-    led: NDArray[np.bool_]
+    led: Flags
 
 
 class HeldReadings:
@@ -51,7 +50,7 @@ class HeldReadings:
             before = None
         return self.parts.about(came, self._hashes, before)
 
-    def put_back(self, taken: Taken[Pending], at: NDArray[np.int64], given: Objects, led: NDArray[np.bool_]) -> None:
+    def put_back(self, taken: Taken[Pending], at: Ints, given: Objects, led: Flags) -> None:
         """Hold rows at some places, in order, of those ``taken`` and others behind them; of those taken no others."""
         if taken.at is None:
             self.set(Pending(given.take(at), led))
@@ -63,5 +62,5 @@ class HeldReadings:
         self.parts.add(Pending(given.take(at[new]), led[new]))
 
 
-def _hashes(rows: Objects, *, carried: bool) -> NDArray[np.uint64]:
+def _hashes(rows: Objects, *, carried: bool) -> Hashes:
     return things_hashed(rows.key, rows.group, carried=carried)

@@ -12,8 +12,7 @@ from appulse.model.batch import Batch
 from appulse.operators.running_presence import RunningPresence
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.model.batch import Ragged
     from appulse.model.strings import Labels
     from appulse.operators.labels import LabelNumbers
@@ -33,9 +32,9 @@ class ExistenceTable(Batch):
     """
 
     group: Labels | None
-    stream: NDArray[np.int64]
-    base: NDArray[np.int64]
-    exist: Ragged[NDArray[np.float64]]
+    stream: Ints
+    base: Ints
+    exist: Ragged[Floats]
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,10 @@ class Questions:
     ``window`` is an index, the others are numbers.
     """
 
-    window: NDArray[np.int64]
-    row: NDArray[np.int64]
-    newest: NDArray[np.int64]
-    partner: NDArray[np.int64]
+    window: Ints
+    row: Ints
+    newest: Ints
+    partner: Ints
 
 
 class Windows:
@@ -87,12 +86,12 @@ class Windows:
         self._at = np.full((len(groups), self._streams), _UNKNOWN, np.int64)
         self._at[group, updates.stream] = np.arange(len(updates))
 
-    def of(self, group: NDArray[np.int64], stream: NDArray[np.int64]) -> NDArray[np.int64]:
+    def of(self, group: Ints, stream: Ints) -> Ints:
         """The window of a stream of a group, as an index."""
-        found: NDArray[np.int64] = self._at[group, stream]
+        found: Ints = self._at[group, stream]
         return found
 
-    def inside(self, asked: Questions, rule: Rule) -> NDArray[np.float64]:
+    def inside(self, asked: Questions, rule: Rule) -> Floats:
         """The probability that each row is in its window, given that it and its partner exist (Eqs. 24 and 25)."""
         size = rule.size
         out = np.ones(len(asked.row))
@@ -128,12 +127,12 @@ class Windows:
 
 def pair_factor(
     windows: Windows,
-    group: NDArray[np.int64],
+    group: Ints,
     streams: tuple[int, int],
-    numbers: tuple[NDArray[np.int64], NDArray[np.int64]],
-    newest: tuple[NDArray[np.int64], NDArray[np.int64]],
+    numbers: tuple[Ints, Ints],
+    newest: tuple[Ints, Ints],
     rule: Rule,
-) -> NDArray[np.float64]:
+) -> Floats:
     """The probability that both rows of a pair are in their windows, given that they exist.
 
     Of two streams that is a product (Eq. 26, in both directions). In one stream the newer row is in the window

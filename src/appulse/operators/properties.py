@@ -20,7 +20,7 @@ from appulse.operators.sensor_order import order_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Floats, Ints
 
 
 _SENSOR = (1 << 32) - 1
@@ -94,7 +94,7 @@ class Properties:
             return [self._by_slope(readings, found.first)]
         return [_by_pattern(readings, found.signs)]
 
-    def _numbered(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _numbered(self, units: Ints) -> Ints:
         """Where each unit's latest reading is kept; new ones have none."""
         known = self._units
         numbers = np.array([known.setdefault(unit, len(known)) for unit in units.tolist()], np.int64)
@@ -115,17 +115,17 @@ class Properties:
             self._units = {unit: number for number, unit in enumerate(fresh.tolist())}
             self._most = max(_UNITS, 2 * len(live))
 
-    def _named_anew(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _named_anew(self, units: Ints) -> Ints:
         """Other numbers for these units; the sensors and groups of no other are known any more."""
         (sensors, sensor), (groups, group) = (
             np.unique(numbers, return_inverse=True) for numbers in (units & _SENSOR, units >> 32)
         )
         strings, labels = self._sensors.strings.take(sensors), [self._groups.values[k] for k in groups.tolist()]
         self._sensors, self._groups = Names(), LabelNumbers()
-        found: NDArray[np.int64] = self._sensors.of(strings)[sensor] + (self._groups.add(labels)[group] << 32)
+        found: Ints = self._sensors.of(strings)[sensor] + (self._groups.add(labels)[group] << 32)
         return found
 
-    def _by_summary(self, readings: Readings, mean: NDArray[np.float64], spread: NDArray[np.float64]) -> Readings:
+    def _by_summary(self, readings: Readings, mean: Floats, spread: Floats) -> Readings:
         width = self._asked.resolution or 1.0
         floors = [_floors(numbers, width) * width for numbers in (mean, spread)]
         pairs, codes = np.unique(np.stack(floors, axis=1), axis=0, return_inverse=True)
@@ -133,7 +133,7 @@ class Properties:
         codes = codes.reshape(-1).astype(np.int64)
         return replace(readings, bits=codes, key=None, label=tuple(encode(rows).to_list()))
 
-    def _by_slope(self, readings: Readings, slope: NDArray[np.float64]) -> Readings:
+    def _by_slope(self, readings: Readings, slope: Floats) -> Readings:
         known = np.flatnonzero(~np.isnan(slope))
         readings, slope = readings.take(known), slope[known]
         width = self._asked.resolution
@@ -148,14 +148,14 @@ class Properties:
         return replace(readings, bits=bits, key=key, label=())
 
 
-def _floors(numbers: NDArray[np.float64], width: float) -> NDArray[np.float64]:
+def _floors(numbers: Floats, width: float) -> Floats:
     keys, floors = np.empty(len(numbers), np.int64), np.empty(len(numbers))
     bin_keys(numbers, width, keys)
     bin_floors(keys, floors)
     return floors
 
 
-def _by_pattern(readings: Readings, signs: NDArray[np.int64]) -> Readings:
+def _by_pattern(readings: Readings, signs: Ints) -> Readings:
     known = np.flatnonzero(signs)
     patterns, codes = np.unique(signs[known], return_inverse=True)
     codes = codes.astype(np.int64)

@@ -22,13 +22,10 @@ from appulse.operators.query_windows import Choices, choices
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints, Ints32
     from appulse.operators.query_windows import StreamView, Wanted
     from appulse.queries.sets import QuerySet
 
-    Ints = NDArray[np.int64]
-    Floats = NDArray[np.float64]
 
 COUNT, SUM, MEAN = "count", "sum", "mean"
 #: Those of choices that are certain.
@@ -53,7 +50,7 @@ class QueryAggregate:
 class Aggregated(Batch):
     """Queries by slot, at a tick of a group: of each aggregate the values, and the probability that there is one."""
 
-    slot: NDArray[np.int32]
+    slot: Ints32
     group: Ints
     tick: Ints
     values: list[list[Floats]]
@@ -64,7 +61,7 @@ class _Found(Batch):
     """Choices of samples, the query each satisfies, from which tick on and until which it stands."""
 
     at: list[Ints]
-    slot: NDArray[np.int32]
+    slot: Ints32
     since: Ints
     until: Ints
 
@@ -153,7 +150,7 @@ def _standing(
             yield _Found(own, slot, tick, until).take(stays)
 
 
-def _blocks(slot: NDArray[np.int32], ticks: Ints) -> Iterator[Ints]:
+def _blocks(slot: Ints32, ticks: Ints) -> Iterator[Ints]:
     """Choices in parts that are not too large, those of one query together."""
     ends = np.append(np.flatnonzero(np.diff(slot) != 0) + 1, len(slot)) if len(slot) else np.empty(0, np.int64)
     total = np.append(0, np.cumsum(ticks))

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Floats, Ints, Ints32
     from appulse.kernels.geodesic import Earth
     from appulse.queries.index import Met
     from appulse.queries.regions import Found
@@ -44,10 +44,10 @@ class Points:
 
     columns: Mapping[str, pa.Array]
     n: int
-    time: NDArray[np.int64]  # of each sample's row
-    owner: NDArray[np.int64] | None = None
-    weight: NDArray[np.float64] | None = None
-    place: NDArray[np.float64] | None = None  # (n, 2), of what has one
+    time: Ints  # of each sample's row
+    owner: Ints | None = None
+    weight: Floats | None = None
+    place: Floats | None = None  # (n, 2), of what has one
 
     @property
     def rows(self) -> Rows:
@@ -65,16 +65,16 @@ class Normals:
     """
 
     columns: Mapping[str, pa.Array]
-    time: NDArray[np.int64]
-    owner: NDArray[np.int64]
+    time: Ints
+    owner: Ints
     names: tuple[str, ...]
-    mean: NDArray[np.float64]
-    sigma: NDArray[np.float64]
-    covariance: NDArray[np.float64] | None
-    exists: NDArray[np.float64]
-    at: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    spread: NDArray[np.float64]
+    mean: Floats
+    sigma: Floats
+    covariance: Floats | None
+    exists: Floats
+    at: Floats
+    scale: Floats
+    spread: Floats
     earth: Earth | None
 
     @property
@@ -107,9 +107,9 @@ class Normals:
 class Matched(Batch):
     """Rows, the queries each satisfies by slot, and with what probability."""
 
-    row: NDArray[np.int64]
-    slot: NDArray[np.int32]
-    probability: NDArray[np.float64]
+    row: Ints
+    slot: Ints32
+    probability: Floats
 
     def sorted(self) -> Matched:
         """By row and slot."""
@@ -170,9 +170,7 @@ def match_normals(queries: QuerySet, rows: Normals, threshold: float | None) -> 
     return summed(owner, slots, probability, threshold)
 
 
-def _said_twice(
-    queries: QuerySet, met: Met, rows: Normals, region: NDArray[np.int64], tied: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _said_twice(queries: QuerySet, met: Met, rows: Normals, region: Ints, tied: Ints) -> Ints:
     """Pairs of a copy of a row and a query of which another copy says the same.
 
     Distances to a disc's centre are those of all copies. On the sky some copies have the same mean, of which ranges
@@ -191,9 +189,7 @@ def _said_twice(
     return np.delete(asked, np.unique(np.column_stack(pairs), axis=0, return_index=True)[1])
 
 
-def _in_ranges(
-    rows: Normals, at: NDArray[np.int32], low: NDArray[np.float64], high: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _in_ranges(rows: Normals, at: Ints32, low: Floats, high: Floats) -> Floats:
     """The probability that some rows lie in ranges of all their coordinates, pair by pair."""
     found = np.ones(len(at))
     if rows.covariance is not None:
@@ -205,13 +201,7 @@ def _in_ranges(
     return found
 
 
-def _tied(
-    rows: Normals,
-    at: NDArray[np.int32],
-    region: NDArray[np.int64],
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _tied(rows: Normals, at: Ints32, region: Ints, low: Floats, high: Floats) -> tuple[Ints, Floats]:
     """Pairs of a row with errors and a query that has a region and ranges of the same coordinates, and these ranges.
 
     They are west, south, east and north; ``low`` and ``high`` lose them.
@@ -229,13 +219,7 @@ def _tied(
     return tied, ranges
 
 
-def _in_parts(
-    queries: QuerySet,
-    rows: Normals,
-    at: NDArray[np.int32],
-    region: NDArray[np.int64],
-    ranges: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _in_parts(queries: QuerySet, rows: Normals, at: Ints32, region: Ints, ranges: Floats) -> Floats:
     """The probability that some rows lie in the part of a region that is within ranges, pair by pair."""
     if not len(at):
         return np.empty(0)
@@ -267,12 +251,7 @@ def in_regions(queries: QuerySet, rows: Normals, threshold: float | None) -> Fou
     return queries.near(rows.wide(0.0), readings, threshold, reach)
 
 
-def summed(
-    owner: NDArray[np.int64],
-    slots: NDArray[np.int32],
-    weight: NDArray[np.float64],
-    threshold: float | None,
-) -> Matched:
+def summed(owner: Ints, slots: Ints32, weight: Floats, threshold: float | None) -> Matched:
     """Pairs of rows and queries by the weight of all their parts."""
     distinct, which = np.unique(_pairs(owner, slots), return_inverse=True)
     probability = np.bincount(which, weights=weight, minlength=len(distinct))
@@ -286,9 +265,9 @@ def both(one: Matched, other: Matched) -> Matched:
     return Matched.concat([one, other]).sorted()
 
 
-def _pairs(rows: NDArray[np.int64] | NDArray[np.int32], slots: NDArray[np.int32]) -> NDArray[np.int64]:
+def _pairs(rows: Ints | Ints32, slots: Ints32) -> Ints:
     return rows.astype(np.int64) << 32 | slots
 
 
-def _slots(pairs: NDArray[np.int64]) -> NDArray[np.int32]:
+def _slots(pairs: Ints) -> Ints32:
     return (pairs & 0xFFFFFFFF).astype(np.int32)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags, Floats, Ints, Ints32
     from appulse.operators.query_match import Points
     from appulse.queries.sets import QuerySet
 
@@ -40,10 +41,10 @@ class Sampled:
     def __init__(self, points: Points) -> None:
         self.columns, self.n, self.weight, self.time = points.columns, points.n, points.weight, points.time
         self.owner = np.arange(points.n) if points.owner is None else points.owner
-        self._keys: dict[str, NDArray[np.int64]] = {}
+        self._keys: dict[str, Ints] = {}
         self._values: dict[str, Values] = {}
 
-    def keys(self, name: str) -> NDArray[np.int64]:
+    def keys(self, name: str) -> Ints:
         """The keys of a column."""
         if name not in self._keys:
             self._keys[name] = keys_of(self.columns[name])
@@ -67,11 +68,11 @@ class StreamView:
     def __init__(
         self,
         samples: Sampled,
-        tick: NDArray[np.int64],
-        group: NDArray[np.int64],
-        rank: NDArray[np.int64],
-        there: NDArray[np.bool_] | None = None,
-        fresh: NDArray[np.bool_] | None = None,
+        tick: Ints,
+        group: Ints,
+        rank: Ints,
+        there: Flags | None = None,
+        fresh: Flags | None = None,
     ) -> None:
         self.samples, self.n, self.weight, self.owner = samples, samples.n, samples.weight, samples.owner
         self.rows = len(tick)
@@ -85,7 +86,7 @@ class StreamView:
         self._there, self.there = there[order], there[self.owner]
         self.fresh = self.there if fresh is None else fresh[self.owner]
 
-    def leaves(self, length: int, *, rows: bool) -> NDArray[np.int64]:
+    def leaves(self, length: int, *, rows: bool) -> Ints:
         """The last tick at which each sample's row is in its window, of so many microseconds or rows."""
         if not rows:
             return self.tick + min(length, int(_FOREVER) // 2)
@@ -96,7 +97,7 @@ class StreamView:
         out[self._order] = np.where(pushed, self._ticks[there] - 1, _FOREVER)
         return out[self.owner]
 
-    def newest(self, length: int) -> NDArray[np.bool_]:
+    def newest(self, length: int) -> Flags:
         """The rows than which fewer than ``length`` newer ones are there, in their group."""
         first, last = (np.searchsorted(self._groups, self._groups, side=side) for side in ("left", "right"))
         there = np.append(0, np.cumsum(self._there))
@@ -104,7 +105,7 @@ class StreamView:
         kept[self._order] = np.arange(len(self._order)) - first >= there[last] - there[first] - length
         return kept
 
-    def come(self, group: NDArray[np.int64], tick: NDArray[np.int64]) -> NDArray[np.int64]:
+    def come(self, group: Ints, tick: Ints) -> Ints:
         """How many rows of a group there are up to a tick."""
         return _search(self._groups, self._ticks, group, tick, side="right") - np.searchsorted(self._groups, group)
 
@@ -131,30 +132,22 @@ class Choices(Rows):
     """Choices of rows, one of each stream, as queries read them."""
 
     def __init__(
-        self,
-        sides: Sequence[StreamView],
-        names: Mapping[str, tuple[int, str]],
-        wanted: Wanted,
-        at: Sequence[NDArray[np.int64]],
+        self, sides: Sequence[StreamView], names: Mapping[str, tuple[int, str]], wanted: Wanted, at: Sequence[Ints]
     ) -> None:
         super().__init__({})
         self._sides, self._names, self._wanted, self.at, self.lane = sides, names, wanted, at, wanted.number
 
     @cached_property
-    def _tick(self) -> NDArray[np.int64]:
-        tick: NDArray[np.int64] = np.maximum.reduce(
-            [side.tick[at] for side, at in zip(self._sides, self.at, strict=True)]
-        )
+    def _tick(self) -> Ints:
+        tick: Ints = np.maximum.reduce([side.tick[at] for side, at in zip(self._sides, self.at, strict=True)])
         return tick
 
     @cached_property
-    def _time(self) -> NDArray[np.int64]:
-        time: NDArray[np.int64] = np.maximum.reduce(
-            [side.samples.time[at] for side, at in zip(self._sides, self.at, strict=True)]
-        )
+    def _time(self) -> Ints:
+        time: Ints = np.maximum.reduce([side.samples.time[at] for side, at in zip(self._sides, self.at, strict=True)])
         return time
 
-    def keys(self, name: str) -> NDArray[np.int64]:
+    def keys(self, name: str) -> Ints:
         """The key of every choice, be it of a column, of its age or of its newest row's time."""
         if name == TIME:
             return self._time
@@ -163,12 +156,12 @@ class Choices(Rows):
             if (what == LAG) != self._wanted.rows:
                 return np.full(len(self.at[0]), NULL)
             of = range(len(self._sides)) if not stream else [int(stream)]
-            ages: NDArray[np.int64] = np.maximum.reduce([self._age(i) for i in of])
+            ages: Ints = np.maximum.reduce([self._age(i) for i in of])
             return ages
         stream_number, column = self._names[name]
         return self._sides[stream_number].samples.keys(column)[self.at[stream_number]]
 
-    def values(self, name: str, rows: NDArray[np.int32]) -> Values:
+    def values(self, name: str, rows: Ints32) -> Values:
         """The values of some choices."""
         stream, column = self._names[name]
         return self._sides[stream].samples.values(column).take(self.at[stream][rows])
@@ -178,16 +171,16 @@ class Choices(Rows):
         stream, column = self._names[name]
         return self._sides[stream].samples.values(column).take(self.at[stream])
 
-    def _age(self, stream: int) -> NDArray[np.int64]:
+    def _age(self, stream: int) -> Ints:
         side, at = self._sides[stream], self.at[stream]
         if not self._wanted.rows:
-            age: NDArray[np.int64] = self._tick - side.tick[at]
+            age: Ints = self._tick - side.tick[at]
             return age
-        newer: NDArray[np.int64] = side.come(side.group[at], self._tick) - side.number[at]
+        newer: Ints = side.come(side.group[at], self._tick) - side.number[at]
         return newer
 
 
-def choices(sides: Sequence[StreamView], wanted: Wanted) -> Iterator[list[NDArray[np.int64]]]:
+def choices(sides: Sequence[StreamView], wanted: Wanted) -> Iterator[list[Ints]]:
     """Rows of each stream that are in their windows together and equal where they have to be, some at a time.
 
     Each has a fresh row; it is found by the first stream that has one in it, so once.
@@ -212,12 +205,12 @@ def _order_from(first: int, streams: int, equalities: Sequence[Equality]) -> lis
 
 def _grown(
     sides: Sequence[StreamView],
-    leaves: Sequence[NDArray[np.int64]],
+    leaves: Sequence[Ints],
     wanted: Wanted,
     order: Sequence[int],
-    open_to: Sequence[NDArray[np.bool_]],
-    at: dict[int, NDArray[np.int64]],
-) -> Iterator[list[NDArray[np.int64]]]:
+    open_to: Sequence[Flags],
+    at: dict[int, Ints],
+) -> Iterator[list[Ints]]:
     """Choices of some streams, each with the rows of the next that go with it."""
     if len(at) == len(sides):
         yield [at[i] for i in range(len(sides))]
@@ -237,7 +230,7 @@ def _grown(
 
 def drawn(
     sides: Sequence[StreamView], wanted: Wanted, random: np.random.Generator, most: int
-) -> Iterator[tuple[float, list[NDArray[np.int64]]]]:
+) -> Iterator[tuple[float, list[Ints]]]:
     """Of the choices that `choices` gives some, at most so many at a time, and how many each of them stands for."""
     leaves = [side.leaves(length, rows=wanted.rows) for side, length in zip(sides, wanted.length, strict=True)]
     for first, side in enumerate(sides):
@@ -264,12 +257,12 @@ def drawn(
 class _Partners:
     """The rows of the next stream that go with choices of others: how many with those up to each, and which."""
 
-    total: NDArray[np.int64]
-    count: NDArray[np.int64]
-    first: NDArray[np.int64]
-    placed: NDArray[np.int64]
+    total: Ints
+    count: Ints
+    first: Ints
+    placed: Ints
 
-    def of(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def of(self, numbers: Ints) -> tuple[Ints, Ints]:
         """The choices and rows of pairs by number, in the order of choices."""
         chosen = np.searchsorted(self.total, numbers, side="right")
         place = numbers - (self.total - self.count)[chosen]
@@ -278,10 +271,10 @@ class _Partners:
 
 def _partners(
     sides: Sequence[StreamView],
-    leaves: Sequence[NDArray[np.int64]],
+    leaves: Sequence[Ints],
     wanted: Wanted,
-    open_to: Sequence[NDArray[np.bool_]],
-    at: Mapping[int, NDArray[np.int64]],
+    open_to: Sequence[Flags],
+    at: Mapping[int, Ints],
     following: int,
 ) -> _Partners:
     side = sides[following]
@@ -303,16 +296,14 @@ def _partners(
     return _Partners(np.cumsum(count), count, first, placed)
 
 
-def _search(
-    codes: NDArray[np.int64], values: NDArray[np.int64], of: NDArray[np.int64], value: NDArray[np.int64], *, side: str
-) -> NDArray[np.int64]:
+def _search(codes: Ints, values: Ints, of: Ints, value: Ints, *, side: str) -> Ints:
     """Where a value would stand among those of its code; both are in order, the values within their code."""
     known = np.unique(values)
     span = np.int64(len(known) + 1)
     ranks = np.searchsorted(known, values)
     if side == "left":
         asked = np.searchsorted(known, value, side="left")
-        found: NDArray[np.int64] = np.searchsorted(codes * span + ranks, of * span + asked, side="left")
+        found: Ints = np.searchsorted(codes * span + ranks, of * span + asked, side="left")
     else:
         asked = np.searchsorted(known, value, side="right")
         found = np.searchsorted(codes * span + ranks, of * span + asked, side="left")
@@ -320,7 +311,7 @@ def _search(
 
 
 def _links(
-    sides: Sequence[StreamView], wanted: Wanted, at: Mapping[int, NDArray[np.int64]], following: int
+    sides: Sequence[StreamView], wanted: Wanted, at: Mapping[int, Ints], following: int
 ) -> list[tuple[Values, Values]]:
     """What has to be equal, of choices and of the next stream's rows: their groups, and the columns of equalities."""
     known, rows = next(iter(at.items()))
@@ -333,22 +324,22 @@ def _links(
     return links
 
 
-def _whole(numbers: NDArray[np.int64]) -> Values:
+def _whole(numbers: Ints) -> Values:
     return Values(NUMBER, numbers, np.ones(len(numbers), bool))
 
 
-def _among(given: Values, own: Values) -> NDArray[np.bool_]:
+def _among(given: Values, own: Values) -> Flags:
     """Which of a stream's rows have a value that some choice has, too."""
     wanted, values = _comparable(given, own)
     wanted = np.unique(wanted[given.valid])
     if not len(wanted):
         return np.zeros(len(values), bool)
     nearest = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)
-    found: NDArray[np.bool_] = own.valid & (wanted[nearest] == values)
+    found: Flags = own.valid & (wanted[nearest] == values)
     return found
 
 
-def _codes(links: Sequence[tuple[Values, Values]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _codes(links: Sequence[tuple[Values, Values]]) -> tuple[Ints, Ints]:
     """Numbers of what has to be equal, of choices and of the next stream's rows; -1 where there is no value."""
     size = len(links[0][0].valid)
     codes = np.zeros(size + len(links[0][1].valid), np.int64)
@@ -379,9 +370,9 @@ class Streams(Protocol):
 class Joined:
     """Choices of rows, one array a stream, the query each satisfies by slot, and with what probability."""
 
-    rows: list[NDArray[np.int64]]
-    slot: NDArray[np.int32]
-    probability: NDArray[np.float64]
+    rows: list[Ints]
+    slot: Ints32
+    probability: Floats
 
 
 def match_choices(
@@ -398,7 +389,7 @@ def match_choices(
     queries.tidy()
     sides = shown.sides(counted=False)
     certain = all(side.weight is None for side in sides)
-    rows: list[list[NDArray[np.int64]]] = [[np.empty(0, np.int64)] for _ in sides]
+    rows: list[list[Ints]] = [[np.empty(0, np.int64)] for _ in sides]
     slots, weights = [np.empty(0, np.int32)], [np.empty(0)]
     for wanted in lanes:
         sides = shown.sides(counted=wanted.rows)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags, Hashes, Ints
     from appulse.model.strings import Labels
     from appulse.operators.aggregate_plan import AggregatePlan
 
@@ -45,7 +46,7 @@ class Aggregates:
     """The answers of a push: a window each, in order of group and time, and one `Answer` per aggregate asked for."""
 
     group: Labels | None
-    time: NDArray[np.int64]
+    time: Ints
     answers: list[Answer]
 
 
@@ -53,10 +54,10 @@ class Aggregates:
 class _Windows:
     """Windows as runs of the rows held: from ``begin`` to ``end``; ``tick`` is the time of the answer."""
 
-    group: NDArray[np.int64]
-    tick: NDArray[np.int64]
-    begin: NDArray[np.int64]
-    end: NDArray[np.int64]
+    group: Ints
+    tick: Ints
+    begin: Ints
+    end: Ints
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class _Stand:
     top: int
 
     @classmethod
-    def of(cls, rows: Objects, group: NDArray[np.int64]) -> _Stand:
+    def of(cls, rows: Objects, group: Ints) -> _Stand:
         place, floor = _places(rows)
         return cls(int(group[0]) if (group == group[0]).all() else None, int(floor.min()), int(place.max()))
 
@@ -172,7 +173,7 @@ class WindowAggregate:
         held = self._sorted()
         return [*(part for _, part in self._numbering.waiting()), *([] if held is None else [held])]
 
-    def keep(self, stands: Sequence[NDArray[np.bool_]]) -> None:
+    def keep(self, stands: Sequence[Flags]) -> None:
         """Of `rows`, part by part, only these ever came; rows that others pushed out do not come back."""
         waiting = [part.filter(mask) for (_, part), mask in zip(self._numbering.waiting(), stands, strict=False)]
         self._numbering.keep_waiting([(0, part) for part in waiting])
@@ -377,12 +378,10 @@ class WindowAggregate:
         return self._placed_by(part, place, floor)
 
     @staticmethod
-    def _placed_by(part: Objects, place: NDArray[np.int64], floor: NDArray[np.int64]) -> Objects:
+    def _placed_by(part: Objects, place: Ints, floor: Ints) -> Objects:
         return replace(part, number=place, frame=floor[:, None])
 
-    def _sliding(
-        self, held: Objects, group: NDArray[np.int64], new: NDArray[np.bool_]
-    ) -> tuple[_Windows, NDArray[np.bool_]]:
+    def _sliding(self, held: Objects, group: Ints, new: Flags) -> tuple[_Windows, Flags]:
         """A window per group and tick that is new; rows stay while a later window may hold them."""
         place, floor = _places(held)
         changes = np.diff(group) != 0
@@ -395,9 +394,7 @@ class WindowAggregate:
         newest = self._newest if self.plan.in_order else _of_last(group, place)
         return windows, place >= newest - self.plan.length
 
-    def _blocks(
-        self, held: Objects, group: NDArray[np.int64], reached: int | None
-    ) -> tuple[_Windows, NDArray[np.bool_]]:
+    def _blocks(self, held: Objects, group: Ints, reached: int | None) -> tuple[_Windows, Flags]:
         """A window per block that is over, and its rows go; ``reached`` is as far as ticks are complete.
 
         None: each group is as far as its newest row.
@@ -416,22 +413,22 @@ class WindowAggregate:
         return _Windows(group[last][over], tick[over], begin[over], last[over] + 1), stays
 
 
-def _ends(changes: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _ends(changes: Flags) -> Flags:
     """Which rows are the last of their run."""
     return np.append(changes, True)
 
 
-def _of_last(group: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
+def _of_last(group: Ints, values: Ints) -> Ints:
     """For each row the value of the last row of its group; rows are in order of their groups."""
     last = np.flatnonzero(_ends(np.diff(group) != 0))[: len(group)]
-    of_last: NDArray[np.int64] = np.repeat(values[last], np.diff(last, prepend=-1))
+    of_last: Ints = np.repeat(values[last], np.diff(last, prepend=-1))
     return of_last
 
 
-def _group_hashes(rows: Objects) -> NDArray[np.uint64]:
+def _group_hashes(rows: Objects) -> Hashes:
     return group_hashes(rows.group, len(rows)).view(np.uint64)
 
 
-def _places(held: Objects) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _places(held: Objects) -> tuple[Ints, Ints]:
     assert held.number is not None and held.frame is not None  # noqa: S101, PT018 - see `_placed_by`
     return held.number, held.frame[:, 0]

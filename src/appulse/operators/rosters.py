@@ -11,9 +11,7 @@ from appulse.operators.names import Names
 from appulse.operators.sensor_order import ranks
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from appulse.kernels.arrays import Ints
+    from appulse.kernels.arrays import Flags, Ints
     from appulse.model.strings import Bytes
 
 # So many sensors have room at first: there may be a hundred thousand fields of few each.
@@ -58,7 +56,7 @@ class Roster:
         """The numbers by which ``names`` has these sensors."""
         return numbers
 
-    def keep(self, used: NDArray[np.bool_]) -> Ints:
+    def keep(self, used: Flags) -> Ints:
         """Forget all other sensors: fresh numbers by former ones."""
         strings, numbers = self.strings, np.zeros(len(used), np.int64)
         some = np.flatnonzero(used)

@@ -12,8 +12,7 @@ from appulse.kernels import poisson_binomial as kernels
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.kernels.poisson_binomial import CountRule, Entries, Stacks
     from appulse.model.strings import Labels
     from appulse.windows.frames import Rule
@@ -29,11 +28,11 @@ class LongWindow:
     Rows that have left stay until there is no room for further ones: then all is added up anew, which is seldom.
     """
 
-    def __init__(self, group: int, stream: int, base: int, exist: NDArray[np.float64]) -> None:
+    def __init__(self, group: int, stream: int, base: int, exist: Floats) -> None:
         self.group, self.stream = group, stream
         self._begin(base, exist, 0)
 
-    def _begin(self, base: int, exist: NDArray[np.float64], more: int) -> None:
+    def _begin(self, base: int, exist: Floats, more: int) -> None:
         room = 2 * (len(exist) + more)
         self.base, self._n, self._exist, self._sums = base, 0, np.empty(room), np.zeros((room + 1, 4))
         # Rows are evicted at later ticks than those that are asked about then: two pairs of stacks.
@@ -41,7 +40,7 @@ class LongWindow:
         self._added = kernels.nothing_added()
         self._append(exist)
 
-    def _append(self, exist: NDArray[np.float64]) -> None:
+    def _append(self, exist: Floats) -> None:
         begin, self._n = self._n, self._n + len(exist)
         self._exist[begin : self._n] = exist
         kernels.add_sums(self._exist[: self._n], begin, self._sums)
@@ -60,9 +59,7 @@ class LongWindow:
     def _known(self) -> kernels.Known:
         return kernels.Known(self._exist[: self._n], self._sums[: self._n + 1])
 
-    def evict(
-        self, oldest: int, exist: NDArray[np.float64], tick_end: NDArray[np.bool_], rule: CountRule
-    ) -> tuple[NDArray[np.int64], int]:
+    def evict(self, oldest: int, exist: Floats, tick_end: Flags, rule: CountRule) -> tuple[Ints, int]:
         """Rows come: the number of the oldest row that is kept at the tick of each, and how many `max_rows` cost.
 
         ``oldest`` is the number of the oldest row before.
@@ -77,9 +74,7 @@ class LongWindow:
         self._work[0] = stacks, entries
         return floor + self.base, capped
 
-    def inside(
-        self, row: NDArray[np.int64], newest: NDArray[np.int64], partner: NDArray[np.int64], rule: Rule
-    ) -> NDArray[np.float64]:
+    def inside(self, row: Ints, newest: Ints, partner: Ints, rule: Rule) -> Floats:
         """The probability that each row is in the window, by the numbers of rows; asked for as the kernel has it."""
         of, out = np.zeros(len(row), np.int64), np.empty(len(row))
         partner = np.where(partner < 0, partner, partner - self.base)
@@ -95,7 +90,7 @@ class RunningPresence:
     """Windows of groups and streams, in place of a table of what may not exist."""
 
     group: Labels | None
-    stream: NDArray[np.int64]
+    stream: Ints
     running: LongWindows
 
 
@@ -114,13 +109,7 @@ class LongWindows:
         """Rows are withdrawn, or others are held now."""
         self._known, self.last = {}, []
 
-    def of(
-        self,
-        group: NDArray[np.int64],
-        stream: NDArray[np.int64],
-        end: NDArray[np.int64],
-        held: Callable[[], Iterable[NDArray[np.float64]]],
-    ) -> list[LongWindow]:
+    def of(self, group: Ints, stream: Ints, end: Ints, held: Callable[[], Iterable[Floats]]) -> list[LongWindow]:
         """Those of groups and streams, whose next rows have the numbers ``end``; ``held`` is their rows' existence."""
         asked = list(zip(group.tolist(), stream.tolist(), strict=True))
         found = [self._known.get(window) for window in asked]
@@ -134,7 +123,7 @@ class LongWindows:
         return self.last
 
 
-def run_on(held: NDArray[np.int64], came: int) -> bool:
+def run_on(held: Ints, came: int) -> bool:
     """Whether windows that hold so many rows each are worth to be kept from push to push."""
     many = int(held.sum())
     return len(held) <= MOST and many >= LONG * len(held) and _FEW * came <= many

@@ -12,8 +12,7 @@ from appulse.kernels.one_dimension import LineColumns, fill_columns
 from appulse.operators.cost import spread
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats
     from appulse.operators.store import WindowBuffer
 
 
@@ -71,7 +70,7 @@ class Columns:
     """The samples of the linked rows of one store, one row a column, least first; all rows have as many."""
 
     def __init__(self) -> None:
-        self.columns: NDArray[np.float64] = np.empty((0, 0))
+        self.columns: Floats = np.empty((0, 0))
         self._first = self._end = 0  # the rows in the columns, counted from the first row there ever was
 
     @property
@@ -123,12 +122,7 @@ _PER_COLUMN, _PER_TABLE = 0.9, 700.0
 
 
 def line_costs(
-    store: WindowBuffer,
-    centre: NDArray[np.float64],
-    extent: NDArray[np.float64],
-    radius: NDArray[np.float64],
-    limit: float,
-    arriving: int,
+    store: WindowBuffer, centre: Floats, extent: Floats, radius: Floats, limit: float, arriving: int
 ) -> dict[str, float]:
     """What a probe costs with sorted runs, a scan of columns, and pairs judged one by one, from a sample of the probes.
 

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Ints
+
 SWEEPS = ("eager", "periodic", "lazy")
 # Readings between two sweeps.
 _SLICE = 1 << 12
@@ -88,11 +90,11 @@ class Matches:
     """
 
     readings: Readings
-    probe: NDArray[np.int64]
-    first: NDArray[np.int64]
-    sensor: NDArray[np.int64]
-    begin: NDArray[np.int64]
-    time: NDArray[np.int64]
+    probe: Ints
+    first: Ints
+    sensor: Ints
+    begin: Ints
+    time: Ints
     sensors: Names
     carried: pa.Table | None = None
 
@@ -276,7 +278,7 @@ class SensorJoin:
         if most > len(self._room.time):
             self._room = _scratch(most, 0)._replace(latest=self._room.latest, mark=self._room.mark)
 
-    def _carried_by(self, number: NDArray[np.int64]) -> pa.Table:
+    def _carried_by(self, number: Ints) -> pa.Table:
         base = self._carried[0][0]
         return pa.concat_tables([table for _, table in self._carried]).take(pa.array(number - base))
 
@@ -314,7 +316,7 @@ def _met(made: float) -> str:
     )
 
 
-def _kept(labels: LabelNumbers, column: NDArray[np.int64], rows: NDArray[np.int64]) -> LabelNumbers:
+def _kept(labels: LabelNumbers, column: Ints, rows: Ints) -> LabelNumbers:
     """Fresh numbers for the labels that the rows of a column have; the column is rewritten."""
     used, codes = np.unique(column[rows], return_inverse=True)
     fresh = LabelNumbers()
@@ -332,7 +334,7 @@ def _scratch(room: int, sensors: int) -> Scratch:
     return Scratch(sensor, time, number, group, size, place, np.zeros(sensors, np.int64), np.ones(1, np.int64))
 
 
-def _grown(array: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+def _grown(array: Ints, length: int) -> Ints:
     return np.concatenate([array, np.zeros(length - len(array), np.int64)])
 
 

@@ -12,12 +12,11 @@ from appulse.kernels.sensor_join import ascends, ranked
 from appulse.model.strings import Bytes, encode
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Ints
     from appulse.model.readings import Readings
 
 
-def order_of(readings: Readings) -> NDArray[np.int64] | None:
+def order_of(readings: Readings) -> Ints | None:
     """The order (time, sensor, value, what is carried); None where the readings are in it already."""
     if ascends(readings.time, readings.sensor.offsets, readings.sensor.data):
         return None
@@ -31,7 +30,7 @@ def order_of(readings: Readings) -> NDArray[np.int64] | None:
     return order
 
 
-def _ordered(readings: Readings, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _ordered(readings: Readings, rows: Ints) -> Ints:
     """Some of the readings, in order."""
     time, rank = readings.time[rows], ranks(readings.sensor.take(rows))
     keys = np.empty(len(time), np.uint64)
@@ -41,7 +40,7 @@ def _ordered(readings: Readings, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return _by_value(readings, order, same) if same.any() else order
 
 
-def _by_value(readings: Readings, order: NDArray[np.int64], same: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _by_value(readings: Readings, order: Ints, same: Flags) -> Ints:
     """Readings of one sensor at one time, in the order of their values and of what they carry."""
     value = readings.bits.view(np.uint64)
     if readings.label:
@@ -58,7 +57,7 @@ def _by_value(readings: Readings, order: NDArray[np.int64], same: NDArray[np.boo
     return order[np.lexsort((carried, value[order], run))]
 
 
-def ranks(values: Bytes) -> NDArray[np.int64]:
+def ranks(values: Bytes) -> Ints:
     """The place of each value in the order of all, equal ones alike."""
     widths = np.diff(values.offsets)
     if len(values) and (widths == 8).all():

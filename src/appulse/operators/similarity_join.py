@@ -45,8 +45,7 @@ from appulse.operators.vectors import close_vectors
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.objects import Objects
     from appulse.model.strings import Bytes
     from appulse.model.uncertainty import Model
@@ -115,9 +114,7 @@ class SimilarityJoin(FewPoints):
             store.linked = len(store)
         return Answers.concat([NO_ANSWERS, *found])
 
-    def push_few(
-        self, asked: NDArray[np.int64], places: Sequence[NDArray[np.int64]], many: Sequence[int]
-    ) -> FewPairsFound | None:
+    def push_few(self, asked: Ints, places: Sequence[Ints], many: Sequence[int]) -> FewPairsFound | None:
         """As `push`, for a few exact points by the short way; None where they have to go the general way."""
         found = super().push_few(asked, places, many)
         self._come += 0 if found is None else sum(many)
@@ -301,9 +298,7 @@ class SimilarityJoin(FewPoints):
         self._compare(own, store, arrivals)
         return found
 
-    def _resolve(
-        self, own: int, store: WindowBuffer, arrivals: Arrivals, at: NDArray[np.int64], rows: NDArray[np.int64]
-    ) -> list[Answers]:
+    def _resolve(self, own: int, store: WindowBuffer, arrivals: Arrivals, at: Ints, rows: Ints) -> list[Answers]:
         """From candidates to answers, one arriving store at a time."""
         found = []
         for other, pairs, _ in self._by_store(store, arrivals, at, rows):
@@ -313,8 +308,8 @@ class SimilarityJoin(FewPoints):
         return found
 
     def _by_store(
-        self, store: WindowBuffer, arrivals: Arrivals, at: NDArray[np.int64], rows: NDArray[np.int64]
-    ) -> Iterator[tuple[int, CandidatePairs, NDArray[np.bool_]]]:
+        self, store: WindowBuffer, arrivals: Arrivals, at: Ints, rows: Ints
+    ) -> Iterator[tuple[int, CandidatePairs, Flags]]:
         """The pairs by the store of the arriving row, and which of them these are."""
         arriving = arrivals.store[at]
         for other in np.bincount(arriving).nonzero()[0].tolist():
@@ -322,7 +317,7 @@ class SimilarityJoin(FewPoints):
             pairs = CandidatePairs(self._stores[other], arrivals.row[at], store, rows, at)
             yield other, pairs.filter(mask), mask
 
-    def _owned(self, pairs: CandidatePairs) -> tuple[CandidatePairs, NDArray[np.bool_]]:
+    def _owned(self, pairs: CandidatePairs) -> tuple[CandidatePairs, Flags]:
         """The pairs that are ours to report, and which of them these are."""
         if self.ownership is None:
             return pairs, np.ones(len(pairs.left), bool)
@@ -388,7 +383,7 @@ class SimilarityJoin(FewPoints):
         self.output.add(len(found.probability))
         return self._answers(left, right, found, factor)
 
-    def _held(self, left: int, right: int, found: ScoredPairs, factor: NDArray[np.float64]) -> Answers:
+    def _held(self, left: int, right: int, found: ScoredPairs, factor: Floats) -> Answers:
         """Pairs with the left row that they wait for; of a stream with itself each row is one."""
         if not self.plan.fewer_than:
             return self._answers(left, right, found, factor)
@@ -434,15 +429,13 @@ class SimilarityJoin(FewPoints):
         self.counts["pruned_likelihood"] += int(len(likely) - likely.sum())
         return pairs.filter(likely)
 
-    def _leading(self, left: int, pairs: CandidatePairs, value: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def _leading(self, left: int, pairs: CandidatePairs, value: Floats) -> Flags:
         """Which of the pairs may be the best of their left rows."""
         own, other = (pairs.left, pairs.right), (pairs.left_store, pairs.right_store)
         first = 0 if self._stream_of[left] == 0 else 1
         return leading(own[first], value, other[1 - first].time.view[own[1 - first]], self.plan.best)
 
-    def _inside(
-        self, left: int, right: int, pairs: CandidatePairs, arrivals: Arrivals, rule: Rule
-    ) -> NDArray[np.float64]:
+    def _inside(self, left: int, right: int, pairs: CandidatePairs, arrivals: Arrivals, rule: Rule) -> Floats:
         """The probability that both rows of each pair are in their windows, at the tick of the later one."""
         streams = int(self._stream_of[left]), int(self._stream_of[right])
         a, b = pairs.left_store, pairs.right_store
@@ -457,7 +450,7 @@ class SimilarityJoin(FewPoints):
             rule,
         )
 
-    def _answers(self, left: int, right: int, found: ScoredPairs, factor: NDArray[np.float64]) -> Answers:
+    def _answers(self, left: int, right: int, found: ScoredPairs, factor: Floats) -> Answers:
         """Pairs as answers: the earlier argument, or in a self-join the earlier row, on the left."""
         pairs, probability = found.pairs, found.probability
         samples = pairings(self.plan, pairs, factor, self._matching) if self.plan.values else None
@@ -503,7 +496,7 @@ class SimilarityJoin(FewPoints):
             self.standing.add_ranked(answers, a.group.view[pairs.left], first.rank, second.rank)
         return answers
 
-    def _ends(self, own: int, store: WindowBuffer, rows: NDArray[np.int64]) -> _Ends:
+    def _ends(self, own: int, store: WindowBuffer, rows: Ints) -> _Ends:
         """These rows of a store; where pairs wait for rows that may be withdrawn, by numbers that never change."""
         serial = store.serial if self.plan.held and not self.remembers else None
         time = store.time.view[rows]
@@ -513,7 +506,7 @@ class SimilarityJoin(FewPoints):
             rank = time if store.rank is store.time else store.rank.view[rows]
         return _Ends(np.full(len(rows), self._stream_of[own]), store.keys(rows), time, rank)
 
-    def _serials(self, left: int, right: int, pairs: CandidatePairs, swap: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _serials(self, left: int, right: int, pairs: CandidatePairs, swap: Flags) -> Ints:
         """Numbers of the rows of pairs (n, 2) that never change, where rows may be withdrawn."""
         found = np.zeros((len(swap), 2), np.int64)
         for side, own, store, rows in (
@@ -529,13 +522,13 @@ class SimilarityJoin(FewPoints):
 class _Ends(Batch):
     """One of the two rows of each of some pairs."""
 
-    stream: NDArray[np.int64]
+    stream: Ints
     key: Bytes
-    time: NDArray[np.int64]
-    rank: NDArray[np.int64]
+    time: Ints
+    rank: Ints
 
 
-def _swapped(left: _Ends, right: _Ends, swap: NDArray[np.bool_]) -> tuple[_Ends, _Ends]:
+def _swapped(left: _Ends, right: _Ends, swap: Flags) -> tuple[_Ends, _Ends]:
     """Both rows of each pair, the other way round where ``swap`` says so."""
     if swap.all():
         return right, left

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.operators.labels import LabelNumbers
 
 _EMPTY = np.empty(0, np.int64)
@@ -61,9 +62,9 @@ class TableRows(NamedTuple):
     """
 
     rows: Objects
-    extent: NDArray[np.float64]
-    group: NDArray[np.int64]
-    place: NDArray[np.int64] | None = None
+    extent: Floats
+    group: Ints
+    place: Ints | None = None
 
 
 class WindowBuffer:
@@ -118,14 +119,7 @@ class WindowBuffer:
         self._oversized = self._most_oversized = 0  # rows too large for the grid, and when to build it anew
 
     @classmethod
-    def of_table(
-        cls,
-        table: TableRows,
-        differ: NDArray[np.int64],
-        *,
-        paired: bool,
-        counted: int = 0,
-    ) -> WindowBuffer:
+    def of_table(cls, table: TableRows, differ: Ints, *, paired: bool, counted: int = 0) -> WindowBuffer:
         """The rows of a whole table where they are, not copied and in no order; without samples and without an index.
 
         They are to be read, and forgotten all together.
@@ -162,9 +156,7 @@ class WindowBuffer:
         index = self.heads.nbytes + (0 if self.line is None else self.line.nbytes)
         return sum(column.nbytes for column in self.rows.columns) + sum(a.nbytes for a in arenas) + index
 
-    def extend(
-        self, objects: Objects, extent: NDArray[np.float64], group: NDArray[np.int64], differ: NDArray[np.int64]
-    ) -> None:
+    def extend(self, objects: Objects, extent: Floats, group: Ints, differ: Ints) -> None:
         """Append rows, in tick order, not yet in the index."""
         n = len(objects)
         if n == 0:
@@ -202,7 +194,7 @@ class WindowBuffer:
         """Whether the short way has room for so many exact points more: the index stands, keys are words or texts."""
         return (texts or self.key.words) and self.stands(n)
 
-    def reserve(self, n: int, size: int, memory: NDArray[np.int64], cells: NDArray[np.float64]) -> None:
+    def reserve(self, n: int, size: int, memory: Ints, cells: Floats) -> None:
         """Have room for ``n`` exact points more, with keys of ``size`` bytes in all.
 
         Where the window stands, as `appulse.kernels.few_points` has it; nothing else changes before `took`.
@@ -271,11 +263,11 @@ class WindowBuffer:
         self.linked = max(0, self.linked - n)
         return n
 
-    def keys(self, rows: NDArray[np.int64]) -> Bytes:
+    def keys(self, rows: Ints) -> Bytes:
         """Canonical keys of the rows."""
         return Bytes(*self.key.take(rows))
 
-    def objects(self, form: Form, rows: NDArray[np.int64], groups: LabelNumbers, differs: LabelNumbers) -> Objects:
+    def objects(self, form: Form, rows: Ints, groups: LabelNumbers, differs: LabelNumbers) -> Objects:
         """Rows as they came, apart from frames not kept; ``groups`` and ``differs`` know their labels."""
         n = len(rows)
         samples = weights = None
@@ -310,7 +302,7 @@ class WindowBuffer:
         """Whether so many rows came since the last `keep` that looking for those that left costs little a row."""
         return len(self) >= max(_CROWD_FROM, 2 * self._kept)
 
-    def keep(self, rows: NDArray[np.int64]) -> None:
+    def keep(self, rows: Ints) -> None:
         """Forget all other rows, wherever they stand."""
         before = len(self)
         self.rows.keep(rows)
@@ -404,7 +396,7 @@ class WindowBuffer:
         return _NO_CELLS if self.choice is None else self.choice.cells
 
     @property
-    def sizes(self) -> NDArray[np.float64]:
+    def sizes(self) -> Floats:
         """How large each row is to the grid."""
         return self.variance.view if self.cells.by_variance else self.extent.view
 
@@ -465,7 +457,7 @@ def _writable(column: NDArray[Any]) -> NDArray[Any]:
     return np.require(column, requirements=["C", "W"])
 
 
-def _widest(centre: NDArray[np.float64], n_dims: int) -> NDArray[np.int64]:
+def _widest(centre: Floats, n_dims: int) -> Ints:
     """The dimensions along which the rows lie farthest apart."""
     if len(centre) == 0:
         return np.arange(n_dims, dtype=np.int64)

@@ -13,14 +13,13 @@ from appulse.kernels.products import Leaders, Products, close_pairs, leading_pai
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.kernels.nearest import Search
     from appulse.kernels.nearest_tree import Tree
     from appulse.kernels.sweep import ArrivalRows, PairRule
     from appulse.operators.store import WindowBuffer
 
-    Places = Callable[[NDArray[np.int64]], NDArray[np.float64]]
+    Places = Callable[[Ints], Floats]
 
 #: Dimensions, and arrivals of a push, from which on products cost less than distances one by one.
 MANY_DIMENSIONS, MANY_ARRIVALS = 24, 8
@@ -37,7 +36,7 @@ _MOST = 1e36  # a product that is larger may not fit
 
 def close_vectors(
     store: WindowBuffer, rule: PairRule, arrivals: ArrivalRows, places: Places, limit: float
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], int]]:
+) -> Iterator[tuple[Ints, Ints, int]]:
     """Arrivals and rows of a store that may be within the limit, in order, and how many pairs were looked at.
 
     Arrivals meet the rows that were there before them, those of their own push included. ``places`` tells where some
@@ -60,7 +59,7 @@ def close_vectors(
         yield at[order], rows[order], int(np.maximum(upto[some] - begin, 0).sum())
 
 
-def _parts(some: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _parts(some: Ints) -> list[Ints]:
     return [some[first : first + _ARRIVALS] for first in range(0, len(some), _ARRIVALS)]
 
 
@@ -71,9 +70,9 @@ class _Block:
     points is then at least that of all coordinates (Cauchy and Schwarz).
     """
 
-    def __init__(self, points: NDArray[np.float64], axes: NDArray[np.float64] | None = None) -> None:
+    def __init__(self, points: Floats, axes: Floats | None = None) -> None:
         self.axes = axes
-        self.half: NDArray[np.float64] = np.einsum("ij,ij->i", points, points) / 2.0
+        self.half: Floats = np.einsum("ij,ij->i", points, points) / 2.0
         if axes is not None:
             along = points @ axes
             rest = 2.0 * self.half - np.einsum("ij,ij->i", along, along)
@@ -86,8 +85,8 @@ class _Block:
 class _Probes(NamedTuple):
     """Some arrivals, how many rows were there before each of them, and where they are."""
 
-    arrival: NDArray[np.int64]
-    upto: NDArray[np.int64]
+    arrival: Ints
+    upto: Ints
     block: _Block
 
 
@@ -99,7 +98,7 @@ def _close(
     right: _Block,
     begin: int,
     limit: float,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Ints, Ints]:
     """The pairs of some arrivals and a block of rows, from ``begin`` on, that may be close."""
     need = needed(left.block.half, right.largest, limit, store.d)
     if left.block.largest + right.largest > _MOST:
@@ -117,9 +116,7 @@ def _close(
         room = n
 
 
-def _leading_axes(
-    places: Places, probing: NDArray[np.int64], right: NDArray[np.float64], limit: float
-) -> NDArray[np.float64] | None:
+def _leading_axes(places: Places, probing: Ints, right: Floats, limit: float) -> Floats | None:
     """The axes along which most of the points lie, (d, k), where few pairs are close along them; None: all are needed.
 
     By a sample: k axes cost k products a pair, and all of those a pair that they leave open.
@@ -129,7 +126,7 @@ def _leading_axes(
         return None
     rows, probes = right[:: 1 + len(right) // (2 * _SAMPLE)], places(probing[:: 1 + len(probing) // _SAMPLE])
     # Judged by other rows than those that they are of, which lie along them in any case.
-    axes: NDArray[np.float64] = np.linalg.svd(rows[::2], full_matrices=False)[2].T
+    axes: Floats = np.linalg.svd(rows[::2], full_matrices=False)[2].T
     rows = rows[1::2]
     costs = {None: float(d)}
     for k in (d // 24, d // 12, d // 6, d // 3):
@@ -142,13 +139,7 @@ def _leading_axes(
 
 
 def nearest_vectors(
-    points: NDArray[np.float64],
-    place: NDArray[np.float64],
-    time: NDArray[np.int64],
-    when: NDArray[np.int64],
-    search: Search,
-    found: NDArray[np.int64],
-    distance: NDArray[np.float64],
+    points: Floats, place: Floats, time: Ints, when: Ints, search: Search, found: Ints, distance: Floats
 ) -> int:
     """As `appulse.kernels.nearest.nearest`, in many dimensions: ``points`` were at ``when``, and there is no tree."""
     ties = 0
@@ -171,16 +162,14 @@ def nearest_vectors(
     return ties
 
 
-def cost_of_blocks(time: NDArray[np.int64], when: NDArray[np.int64], search: Search, d: int) -> float:
+def cost_of_blocks(time: Ints, when: Ints, search: Search, d: int) -> float:
     """Nanoseconds that `nearest_vectors` takes, about."""
     order, begins, ends = _blocks(time, when, search)
     sizes = np.array([len(part) for part in _parts(order)], np.float64)
     return float((sizes * (ends - begins)).sum()) * (_PER_PAIR + _PER_COORDINATE * d) + len(sizes) * _PER_BLOCK
 
 
-def _blocks(
-    time: NDArray[np.int64], when: NDArray[np.int64], search: Search
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _blocks(time: Ints, when: Ints, search: Search) -> tuple[Ints, Ints, Ints]:
     """Places in the order of time; and for each block of them the rows in the windows of any, which are in order, too.
 
     Where rows are in no order of time, all of them.
@@ -196,14 +185,7 @@ def _blocks(
 
 
 def nearest_of_several(
-    tree: Tree,
-    points: NDArray[np.float64],
-    place: NDArray[np.float64],
-    time: NDArray[np.int64],
-    when: NDArray[np.int64],
-    search: Search,
-    found: NDArray[np.int64],
-    distance: NDArray[np.float64],
+    tree: Tree, points: Floats, place: Floats, time: Ints, when: Ints, search: Search, found: Ints, distance: Floats
 ) -> int:
     """By the tree, or where rows fill so many dimensions that it leaves most of them open, as of many dimensions."""
     budget = cost_of_blocks(time, when, search, points.shape[1])
@@ -211,13 +193,7 @@ def nearest_of_several(
     return ties if ties >= 0 else nearest_vectors(points, place, time, when, search, found, distance)
 
 
-def _leading(
-    points: NDArray[np.float64],
-    place: NDArray[np.float64],
-    time: NDArray[np.int64],
-    when: NDArray[np.int64],
-    search: Search,
-) -> RowPairs:
+def _leading(points: Floats, place: Floats, time: Ints, when: Ints, search: Search) -> RowPairs:
     """The pairs among which are the nearest of each place."""
     left, d = _Block(place), points.shape[1]
     limit = search.limit * search.limit * (1.0 + 1e-6) / 2.0
@@ -239,20 +215,20 @@ def _leading(
     return RowPairs(at[kept], rows[kept])
 
 
-def needed(half: NDArray[np.float64], largest: float, limit: float, d: int) -> NDArray[np.float64]:
+def needed(half: Floats, largest: float, limit: float, d: int) -> Floats:
     """What a product has to reach for a distance within the limit, less half the squared length of the other point.
 
     For |a - b|^2 = |a|^2 + |b|^2 - 2 ab.
     """
-    need: NDArray[np.float64] = half - limit * limit * (1.0 + 1e-6) / 2.0 - _slack(half, largest, d)
+    need: Floats = half - limit * limit * (1.0 + 1e-6) / 2.0 - _slack(half, largest, d)
     return need
 
 
-def _slack(half: NDArray[np.float64], largest: float, d: int) -> NDArray[np.float64]:
+def _slack(half: Floats, largest: float, d: int) -> Floats:
     """How far half the squared distance of two points may be off, with at most ``largest`` for half a squared length.
 
     A product of d float32 numbers is off by at most d + 12 roundings of the product of the lengths (Higham 2002, 3.5),
     those of the coordinates and of the sums here among them, which may be float32 numbers themselves.
     """
-    slack: NDArray[np.float64] = (d + 12) * _ROUNDING * (2.0 * np.sqrt(half * largest) + half + largest) + 1e-30
+    slack: Floats = (d + 12) * _ROUNDING * (2.0 * np.sqrt(half * largest) + half + largest) + 1e-30
     return slack

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Flags, Ints
 
 
 class Timed(Protocol):
     """A batch of rows with their times in microseconds."""
 
     @property
-    def time(self) -> NDArray[np.int64]: ...
+    def time(self) -> Ints: ...
     @property
     def nbytes(self) -> int: ...
     def __len__(self) -> int: ...
@@ -48,7 +47,7 @@ class Waiting(Generic[R]):
         if len(rows):
             self.parts.append(rows)
 
-    def keep(self, masks: Sequence[NDArray[np.bool_]]) -> None:
+    def keep(self, masks: Sequence[Flags]) -> None:
         """Drop rows, part by part."""
         kept = [part.filter(mask) for part, mask in zip(self.parts, masks, strict=True)]
         self.parts = [part for part in kept if len(part)]

@@ -49,9 +49,7 @@ from appulse.operators.whole_partners import PART, Found, Lines, PartnerCount
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
-    from appulse.kernels.arrays import Whole
+    from appulse.kernels.arrays import Floats, Ints, Whole
     from appulse.model.objects import Objects
     from appulse.model.uncertainty import Model
     from appulse.operators.answers import Answers
@@ -218,7 +216,7 @@ class WholeJoin:
 
             count.add(self._parts(done))
 
-    def _strips(self, rim: int, *, own: bool) -> NDArray[np.int64]:
+    def _strips(self, rim: int, *, own: bool) -> Ints:
         """The lines around a row, nearest first."""
         strips = self._laid.strips(rim, slot=self._laid.layout.slot > 0, own=own)
         return strips[np.argsort(np.abs(strips), kind="stable")]
@@ -246,7 +244,7 @@ class WholeJoin:
         counts = {"candidates": looked, "pruned_reach": looked - found, "refined": found, "answers": found}
         return made, Counter(counts)
 
-    def _asked(self, part: _Part) -> tuple[CloseRule, NDArray[np.int64], int]:
+    def _asked(self, part: _Part) -> tuple[CloseRule, Ints, int]:
         """Which rows are candidates, where they are, and for how many of a part there is to be room."""
         plan, windows = self._join.plan, self._join.plan.windows
         own = plan.self_join
@@ -290,7 +288,7 @@ class WholeJoin:
             one, other = one[other > one], other[other > one]
         join.noted = Noted(some, one, other)
 
-    def _sorted(self, table: TableRows) -> tuple[TableRows, NDArray[np.int64]]:
+    def _sorted(self, table: TableRows) -> tuple[TableRows, Ints]:
         """The rows of a table in the order of their cells, and the codes of these."""
         code, order = self._laid.order(_placed(table))
         return _reordered(table, order), code
@@ -357,7 +355,7 @@ def _placed(table: TableRows) -> PlacedRows:
     return PlacedRows(table.rows.time, table.rows.centre, table.extent, table.group)
 
 
-def _reordered(table: TableRows, order: NDArray[np.int64]) -> TableRows:
+def _reordered(table: TableRows, order: Ints) -> TableRows:
     """The rows in another order, but for their keys; a column that is the same in all rows stays as it is."""
     given = table.rows
     columns = {name: getattr(given, name) for name in ("mass", "reach", "radius")}
@@ -375,13 +373,13 @@ def _reordered(table: TableRows, order: NDArray[np.int64]) -> TableRows:
     return TableRows(rows, extent, moved(table.group, order), order)
 
 
-def _zeros(n: int) -> NDArray[np.float64]:
+def _zeros(n: int) -> Floats:
     made = room(n)
     made.fill(0.0)
     return made
 
 
-def _in_windows(left: NDArray[np.int64], right: NDArray[np.int64], of_left: int, of_right: int, *, own: bool) -> float:
+def _in_windows(left: Ints, right: Ints, of_left: int, of_right: int, *, own: bool) -> float:
     """How many pairs of rows are in each other's windows, by a sample; of a table with itself each pair is one."""
     gap = right[spread_rows(len(right), _SAMPLE)][None, :] - left[spread_rows(len(left), _SAMPLE)][:, None]
     met = (gap <= of_left) & (-gap <= of_right)

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
-    from appulse.kernels.arrays import Whole
+    from appulse.kernels.arrays import Flags, Floats, Ints, Whole
     from appulse.kernels.cells import CellRows, CloseRule
     from appulse.model.uncertainty import Model
     from appulse.operators.plan import JoinPlan
@@ -45,15 +43,15 @@ def joint_extents(plan: JoinPlan) -> bool:
 class Lines(NamedTuple):
     """Where partners of a row are: the lines of cells around it, and how far along these to either side."""
 
-    strips: NDArray[np.int64]
+    strips: Ints
     rim: int
 
 
 class Found(NamedTuple):
     """Partners of rows of other parts, with their chances."""
 
-    row: NDArray[np.int64]
-    chance: NDArray[np.float64]
+    row: Ints
+    chance: Floats
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ class PartnerCount:
             self._by_table(rows, (self._rim, self._outer), self.lines[1], counts, both=False)
 
     def _by_table(
-        self, rows: NDArray[np.int64], ring: tuple[float, float], lines: Lines, counts: Counter[str], *, both: bool
+        self, rows: Ints, ring: tuple[float, float], lines: Lines, counts: Counter[str], *, both: bool
     ) -> Found:
         times, sure = (self.rule.before, self.rule.after), (self.plan.threshold, self.plan.certain)
         rule = Counting(*ring, *times, lines.rim, both, *sure)
@@ -149,11 +147,11 @@ class PartnerCount:
         return table if table.pieces.shape[0] else None
 
     @cached_property
-    def _open(self) -> NDArray[np.bool_]:
+    def _open(self) -> Flags:
         """Which rows may still be answers."""
         return np.ones(len(self.stores[0]), bool)
 
-    def _open_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _open_of(self, rows: Ints) -> Ints:
         """Which of some rows may still be answers."""
         few = np.empty(len(rows))
         few_of(self._counted, rows, few)
@@ -174,14 +172,12 @@ class PartnerCount:
         return max((self.rule.limit + away) ** 2 * (1.0 + SLACK), self._rim)
 
     @property
-    def _counted(self) -> NDArray[np.float64]:
+    def _counted(self) -> Floats:
         counts = self.stores[0].counts
         assert counts is not None  # noqa: S101 - who makes the stores sees to it
         return counts.view
 
-    def _count(
-        self, rows: NDArray[np.int64], strips: NDArray[np.int64], ring: Ring, counts: Counter[str]
-    ) -> NDArray[np.bool_]:
+    def _count(self, rows: Ints, strips: Ints, ring: Ring, counts: Counter[str]) -> Flags:
         """Count the partners in rings; which rows were cut short."""
         left, right = self.stores
         begin: Whole = 0

@@ -28,9 +28,7 @@ from appulse.operators.window_moments import counted_moments, existences, means,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
-    from appulse.kernels.arrays import Ints
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.model.objects import Objects
     from appulse.operators.aggregate_plan import AggregatePlan, AggregateSpec
 
@@ -44,19 +42,19 @@ class Distribution:
     ``error`` is the root mean square of what values were moved by to put neighbours together; 0: exact.
     """
 
-    first: NDArray[np.int64]
-    value: NDArray[np.float64]
-    chance: NDArray[np.float64]
-    error: NDArray[np.float64]
+    first: Ints
+    value: Floats
+    chance: Floats
+    error: Floats
 
 
 @dataclass(frozen=True)
 class Answer:
     """One aggregate of every window."""
 
-    value: NDArray[np.float64]
-    deviation: NDArray[np.float64]
-    exists: NDArray[np.float64]
+    value: Floats
+    deviation: Floats
+    exists: Floats
     distribution: Distribution | None
 
 
@@ -66,7 +64,7 @@ def no_answer(plan: AggregatePlan, asked: AggregateSpec) -> Answer:
     return Answer(none, none, none, Distribution(np.zeros(1, np.int64), none, none, none) if listed else None)
 
 
-def certainly(values: NDArray[np.float64]) -> Distribution:
+def certainly(values: Floats) -> Distribution:
     """Values that are sure, where there is one."""
     known = ~np.isnan(values)
     first = np.append(0, np.cumsum(known))
@@ -87,7 +85,7 @@ class Evaluation:
                 raise impossible(self._exist, held.time, bad, plan.correlation)
         else:
             self._exists = existences(self._begin, self._end, self._exist)
-        self._counted: dict[int, NDArray[np.float64]] = {}
+        self._counted: dict[int, Floats] = {}
         self._values = Watch(len(begin), _values, values=True)
 
     def answers(self) -> list[Answer]:
@@ -110,7 +108,7 @@ class Evaluation:
             found.append(Answer(moments[:, 0].copy(), moments[:, 1].copy(), self._exists, distribution))
         return found
 
-    def _moments(self, asked: AggregateSpec) -> NDArray[np.float64]:
+    def _moments(self, asked: AggregateSpec) -> Floats:
         """Mean and deviation of a sum, mean or count."""
         mean, rest, deviation = self.moments_of(asked.dimension)
         if self._plan.single_valued:
@@ -134,7 +132,7 @@ class Evaluation:
         at = _MOMENTS[asked.aggregate]
         return self._counted[asked.dimension][:, at : at + 2]
 
-    def _extreme(self, asked: AggregateSpec) -> tuple[NDArray[np.float64], Distribution | None]:
+    def _extreme(self, asked: AggregateSpec) -> tuple[Floats, Distribution | None]:
         out = np.zeros((len(self._begin), 2))
         sign = 1.0 if asked.aggregate == "max" else -1.0
         if self._certain:
@@ -146,7 +144,7 @@ class Evaluation:
             return out, None
         return out, self._joined(self._shares(value[a:b], chance[a:b]) for a, b in pairwise(at.tolist()))
 
-    def _quantile(self, asked: AggregateSpec) -> tuple[NDArray[np.float64], Distribution | None]:
+    def _quantile(self, asked: AggregateSpec) -> tuple[Floats, Distribution | None]:
         part, whole = share_of(asked.aggregate) or (1, 2)
         out = np.zeros((len(self._begin), 2))
         if self._certain:
@@ -190,20 +188,20 @@ class Evaluation:
         return bool((self._exist == 1.0).all())
 
     @property
-    def _newest(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _newest(self) -> tuple[Ints, Ints]:
         """First and last row of each window, where all rows are there."""
         size = self._plan.size
         return np.maximum(self._begin, self._end - size) if size else self._begin, self._end
 
-    def _values_of(self, asked: AggregateSpec) -> NDArray[np.float64]:
+    def _values_of(self, asked: AggregateSpec) -> Floats:
         return np.ascontiguousarray(self._held.centre[:, asked.dimension])
 
     @staticmethod
-    def _shares(value: NDArray[np.float64], chance: NDArray[np.float64]) -> _Part:
+    def _shares(value: Floats, chance: Floats) -> _Part:
         unit = kernels.unit_of(value)
         return _shortened(value / unit, chance, 0.0, unit)
 
-    def _distribution(self, asked: AggregateSpec, mean: NDArray[np.float64]) -> Distribution:
+    def _distribution(self, asked: AggregateSpec, mean: Floats) -> Distribution:
         if self._certain:
             return certainly(mean)
         if asked.aggregate == "count":
@@ -242,7 +240,7 @@ class Evaluation:
             value, chance = value[some] / count[some], chance[some]
         return _shortened(value, chance, error[1 if by_count else 0], unit)
 
-    def _points_of(self, dimension: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    def _points_of(self, dimension: int) -> tuple[Ints, Floats, Floats]:
         """The samples of all rows in one dimension, as (first, values, weights); weights sum to the existence."""
         rows = self._sampled
         n, count = len(rows), np.diff(rows.first)
@@ -251,7 +249,7 @@ class Evaluation:
         values = rows.samples[rows.first[owner] * rows.d + dimension * count[owner] + within]
         return rows.first, values, rows.weights if len(rows.weights) else rows.mass[owner] / count[owner]
 
-    def moments_of(self, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def moments_of(self, k: int) -> tuple[Floats, Floats, Floats]:
         """Mean of one dimension of each row, given that it exists; what rounding it took away; and deviation."""
         rows = self._held
         zeros = np.zeros(len(rows))
@@ -276,10 +274,10 @@ def _values(made: float) -> str:
 
 
 #: Values in ascending order, their probabilities, and the error.
-_Part: TypeAlias = "tuple[NDArray[np.float64], NDArray[np.float64], float]"
+_Part: TypeAlias = "tuple[Floats, Floats, float]"
 
 
-def _shortened(value: NDArray[np.float64], chance: NDArray[np.float64], error: float, unit: float = 1.0) -> _Part:
+def _shortened(value: Floats, chance: Floats, error: float, unit: float = 1.0) -> _Part:
     """Equal values put together, and neighbours if there are too many; ``error`` is a mean square.
 
     Values and error are given as multiples of ``unit``.

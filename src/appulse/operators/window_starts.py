@@ -10,8 +10,7 @@ import numpy as np
 from appulse.model.batch import Batch
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Ints
     from appulse.model.strings import Labels
 
 # Numbers of rows stay below this, so that one integer holds a window and a number.
@@ -23,9 +22,9 @@ class WindowStarts(Batch):
     """Windows that moved on: from ``tick`` on, that of (group, stream) holds the rows numbered from ``floor``."""
 
     group: Labels
-    stream: NDArray[np.int64]
-    tick: NDArray[np.int64]
-    floor: NDArray[np.int64]
+    stream: Ints
+    tick: Ints
+    floor: Ints
 
 
 @dataclass(frozen=True)
@@ -35,13 +34,11 @@ class Withdrawn:
     ``group`` is numbered by the caller.
     """
 
-    group: NDArray[np.int64]
-    stream: NDArray[np.int64]
-    number: NDArray[np.int64]
+    group: Ints
+    stream: Ints
+    number: Ints
 
-    def renumber(
-        self, group: NDArray[np.int64], stream: NDArray[np.int64], number: NDArray[np.int64]
-    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    def renumber(self, group: Ints, stream: Ints, number: Ints) -> tuple[Flags, Ints]:
         """Which of some rows these are, and the numbers of the others from now on."""
         wide = int(max(self.stream.max(initial=0), stream.max(initial=0))) + 1
         gone = np.unique((self.group * wide + self.stream) * NUMBERS + self.number)
@@ -49,7 +46,7 @@ class Withdrawn:
         before, upto = np.searchsorted(gone, window + number), np.searchsorted(gone, window + number, side="right")
         return upto > before, number - (before - np.searchsorted(gone, window))
 
-    def reframe(self, group: NDArray[np.int64], frame: NDArray[np.int64]) -> None:
+    def reframe(self, group: Ints, frame: Ints) -> None:
         """Renumber what frames say of windows, in place: their floors, and the newest numbers beside them."""
         streams = frame.shape[1] // 2
         for column in range(frame.shape[1]):

@@ -37,17 +37,16 @@ from appulse.model.strings import Bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Ints
     from appulse.model.uncertainty import Form
     from appulse.operators.labels import LabelNumbers
     from appulse.operators.store import WindowBuffer
 
     Keys = Callable[[int, Objects], Bytes]
-    Order = Callable[[int, Objects], NDArray[np.int64]]
+    Order = Callable[[int, Objects], Ints]
     Held = Sequence[tuple[int, Objects]]  # rows by stream
     Identity = tuple[int, bytes, bytes]  # time, key, group
-    _Near = tuple[NDArray[np.int64], NDArray[np.int64]]  # withdrawals, and rows of a part that they may mean
+    _Near = tuple[Ints, Ints]  # withdrawals, and rows of a part that they may mean
 
 #: The group of rows of a window that are withdrawn: no row to come is in it.
 GONE = -1
@@ -68,15 +67,15 @@ class Withdrawals(Batch):
     Where it is ``unsure`` whether a row came and has left its window since, the withdrawal may be without a row.
     """
 
-    time: NDArray[np.int64]
+    time: Ints
     key: Bytes
     group: Bytes
-    does: NDArray[np.int64]
+    does: Ints
     values: Bytes
-    unsure: NDArray[np.bool_]
+    unsure: Flags
 
 
-def withdrawals(rows: Objects, keys: Bytes, unsure: NDArray[np.bool_]) -> Withdrawals:
+def withdrawals(rows: Objects, keys: Bytes, unsure: Flags) -> Withdrawals:
     """What rows withdraw; ``keys`` are theirs, without what they carry."""
     assert rows.change is not None  # noqa: S101 - else they withdraw nothing
     return Withdrawals(rows.time, keys, groups_of(rows), rows.change, Bytes.of(digests(rows)), unsure)
@@ -100,14 +99,12 @@ def digests(rows: Objects) -> list[bytes]:
     return parts[0] if len(parts) == 1 else [b"".join(of) for of in zip(*parts, strict=True)]
 
 
-def identities(time: NDArray[np.int64], key: Bytes, group: Bytes) -> list[Identity]:
+def identities(time: Ints, key: Bytes, group: Bytes) -> list[Identity]:
     """What tells rows of one stream apart, but for their values."""
     return list(zip(time.tolist(), key.to_list(), group.to_list(), strict=True))
 
 
-def some_like(
-    at: NDArray[np.int64], keys: Callable[[NDArray[np.int64]], Bytes], wanted: Withdrawals | Objects
-) -> NDArray[np.int64]:
+def some_like(at: Ints, keys: Callable[[Ints], Bytes], wanted: Withdrawals | Objects) -> Ints:
     """Of rows that have a time among those wanted, the ones that have a key among those, too, and few others."""
     numbers, theirs = np.empty(len(at), np.int64), np.empty(len(wanted), np.int64)
     mine = keys(at)
@@ -116,29 +113,29 @@ def some_like(
     return at[_among(numbers, theirs)]
 
 
-def _among(values: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+def _among(values: Ints, wanted: Ints) -> Ints:
     """Where values are some of those that are wanted; most are none by their last bits."""
     some = np.zeros(_LAST_BITS + 1, bool)
     some[wanted & _LAST_BITS] = True
     near = np.flatnonzero(some[values & _LAST_BITS])
     known, found = np.sort(wanted), values[near]
-    at: NDArray[np.int64] = near[known[np.minimum(np.searchsorted(known, found), len(known) - 1)] == found]
+    at: Ints = near[known[np.minimum(np.searchsorted(known, found), len(known) - 1)] == found]
     return at
 
 
-def expanded(begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+def expanded(begin: Ints, end: Ints) -> Ints:
     """The numbers from each beginning to its end, one run after the other."""
     counts = end - begin
     first = np.cumsum(counts) - counts
-    numbers: NDArray[np.int64] = np.arange(int(counts.sum())) + np.repeat(begin - first, counts)
+    numbers: Ints = np.arange(int(counts.sum())) + np.repeat(begin - first, counts)
     return numbers
 
 
-def _hashes(time: NDArray[np.int64], key: Bytes) -> NDArray[np.int64]:
+def _hashes(time: Ints, key: Bytes) -> Ints:
     """A number of each time and key; few differ and have the same."""
     numbers = np.empty(len(time), np.int64)
     key_numbers(key.offsets, key.data, numbers)
-    hashed: NDArray[np.int64] = numbers + time * ODD
+    hashed: Ints = numbers + time * ODD
     return hashed
 
 
@@ -148,8 +145,8 @@ class _Known:
     def __init__(self, rows: Objects | Withdrawals, *, left_out: bool) -> None:
         self.known, self.left_out = rows, left_out
         self.stands = np.ones(len(rows), bool)
-        self._hashed: NDArray[np.int64] | None = None
-        self._order: NDArray[np.int64] | None = None
+        self._hashed: Ints | None = None
+        self._order: Ints | None = None
 
     def keys(self) -> Bytes:
         """The keys of the rows, as withdrawals know them."""
@@ -160,12 +157,12 @@ class _Known:
         """Whether rows are in groups."""
         return isinstance(self.known.group, Bytes) and len(self.known.group.data) > 0
 
-    def digests(self, at: NDArray[np.int64]) -> list[bytes]:
+    def digests(self, at: Ints) -> list[bytes]:
         """Digests of the values of some rows."""
         rows = self.known.take(at)
         return rows.values.to_list() if isinstance(rows, Withdrawals) else digests(rows)
 
-    def matching(self, wanted: Withdrawals, hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def matching(self, wanted: Withdrawals, hashes: Ints) -> tuple[Ints, Ints]:
         """Each pair of a withdrawal and a row that stands, has its key and time, and may be meant."""
         if self._hashed is None:
             self._own = self.keys()
@@ -281,7 +278,7 @@ class Ledger:
         if len(rows):
             self._leaving[stream].append(rows)
 
-    def forget(self, held: Callable[[int, Objects], NDArray[np.bool_]], *, now: bool = False) -> None:
+    def forget(self, held: Callable[[int, Objects], Flags], *, now: bool = False) -> None:
         """Leave out rows that are not ``held`` any more, where they may be many, or ``now``."""
         rows = sum(len(part.rows) for parts in self._parts for part in parts)
         if not now and (rows < _COMPACT_FROM or rows < 2 * self._kept):
@@ -292,7 +289,7 @@ class Ledger:
                 self._parts[stream] = [self._part(stream, whole.filter(held(stream, whole)))]
         self._kept = len(self)
 
-    def renumber(self, numbers: Callable[[int, Objects], NDArray[np.int64]]) -> None:
+    def renumber(self, numbers: Callable[[int, Objects], Ints]) -> None:
         """Rows that stand have these numbers from now on."""
         for stream, parts in enumerate(self._parts):
             for part in parts:
@@ -302,7 +299,7 @@ class Ledger:
         self,
         came: Held,
         asked: Sequence[tuple[int, Withdrawals]],
-        held: Callable[[int, Objects], NDArray[np.bool_]],
+        held: Callable[[int, Objects], Flags],
         waiting: Held = (),
     ) -> tuple[Held, Held]:
         """Of the rows that came those that stay, and of the rows that stood those that are withdrawn.
@@ -330,7 +327,7 @@ class Ledger:
             stay += [(stream, part.standing) for part in (*earlier, *fresh) if part.stands.any()]
         return stay, gone
 
-    def stands_of(self, stream: int, old: Sequence[Objects], fresh: Sequence[Objects]) -> list[NDArray[np.bool_]]:
+    def stands_of(self, stream: int, old: Sequence[Objects], fresh: Sequence[Objects]) -> list[Flags]:
         """Which rows stand, of those that their keeper holds and of those that come to them, part by part."""
         parts = [self._part(stream, rows) for rows in old], [self._part(stream, rows) for rows in fresh]
         if self._waiting[stream]:
@@ -340,12 +337,7 @@ class Ledger:
         return [part.stands for own in parts for part in own]
 
     def _settled(
-        self,
-        stream: int,
-        old: list[_Part],
-        waiting: list[_Part],
-        fresh: list[_Part],
-        held: Callable[[Objects], NDArray[np.bool_]],
+        self, stream: int, old: list[_Part], waiting: list[_Part], fresh: list[_Part], held: Callable[[Objects], Flags]
     ) -> list[Objects]:
         """Rows that stood and are withdrawn; those that wait, or came, and are do not stand."""
         wanted = Withdrawals.concat(self._waiting[stream])
@@ -397,7 +389,7 @@ class Ledger:
         while len(parts) > 1 and len(parts[-2]) < 2 * len(parts[-1]):
             parts[-2:] = [Withdrawals.concat(parts[-2:])]
 
-    def _named(self, stream: int, parts: Sequence[_Known], begins: NDArray[np.int64], near: Sequence[_Near]) -> _Named:
+    def _named(self, stream: int, parts: Sequence[_Known], begins: Ints, near: Sequence[_Near]) -> _Named:
         """The rows that may be wanted, by identity."""
         some, places, earlier, left_out = [], [], [], set[int]()
         for part, begin, (_, at) in zip(parts, begins.tolist(), near, strict=False):
@@ -433,8 +425,8 @@ class Ledger:
 
 
 def _unambiguous(
-    parts: Sequence[_Known], begins: NDArray[np.int64], near: Sequence[_Near], wanted: Withdrawals, before: int
-) -> NDArray[np.int64] | None:
+    parts: Sequence[_Known], begins: Ints, near: Sequence[_Near], wanted: Withdrawals, before: int
+) -> Ints | None:
     """The place of the row that each withdrawal means, -1 for none; None where `_Named` has to decide.
 
     That is where several withdraw rows of one identity, or where the order of rows decides.
@@ -547,12 +539,10 @@ class _Named:
         return does not in (WITHDRAWS, WITHDRAWS_LEFT_OUT) or (row in self.left_out) == (does == WITHDRAWS_LEFT_OUT)
 
 
-def same_rows(
-    store: WindowBuffer, form: Form, rows: Objects, labels: tuple[LabelNumbers, LabelNumbers]
-) -> NDArray[np.int64]:
+def same_rows(store: WindowBuffer, form: Form, rows: Objects, labels: tuple[LabelNumbers, LabelNumbers]) -> Ints:
     """Where a store holds rows that are the same as some others, one for each that it has."""
     near = some_like(_among(store.time.view, rows.time), store.keys, rows)
-    at: NDArray[np.int64] = near[store.group.view[near] != GONE]
+    at: Ints = near[store.group.view[near] != GONE]
     if len(at) == 0 or _one_each(at, store, rows):
         return at
     held = store.objects(form, at, *labels)
@@ -567,11 +557,11 @@ def same_rows(
             own.insert(0, own.pop(values.index(wanted) if wanted in values else 0))
         if own:
             found.append(own.pop(0))
-    same: NDArray[np.int64] = np.sort(at[np.array(found, np.int64)])
+    same: Ints = np.sort(at[np.array(found, np.int64)])
     return same
 
 
-def _one_each(at: NDArray[np.int64], store: WindowBuffer, rows: Objects) -> bool:
+def _one_each(at: Ints, store: WindowBuffer, rows: Objects) -> bool:
     """Whether as many rows of a store as are wanted are the only ones of their times and keys."""
     if len(at) != len(rows) or rows.group is not None:
         return False

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags, Ints, Ints32
     from appulse.queries.columns import Values
     from appulse.queries.templates import Box, Boxes
     from appulse.queries.tree import Comparison
@@ -36,7 +36,7 @@ class Boxed:
     """Queries of one template on their way into a set: which of the texts given, and their boxes."""
 
     template: int
-    members: NDArray[np.int64]
+    members: Ints
     boxes: Boxes
     lane: JoinGroup
     given: Sequence[Values]
@@ -46,18 +46,12 @@ class Boxed:
 class Smaller:
     """What a thread makes: the texts and keys of the slots ``kept`` among the first ``size``, those not removed."""
 
-    kept: NDArray[np.int32]
+    kept: Ints32
     size: int
     columns: Future[list[pa.Array]]
 
 
-def is_product(
-    boxes: Sequence[Box],
-    kept: NDArray[np.int64],
-    cut: NDArray[np.bool_],
-    normal: Collection[str],
-    planar: Collection[str],
-) -> NDArray[np.bool_]:
+def is_product(boxes: Sequence[Box], kept: Ints, cut: Flags, normal: Collection[str], planar: Collection[str]) -> Flags:
     """Whether the probability of queries is a product over columns, or a sum of such: their boxes are apart.
 
     They are those ``kept``; columns are ``normal`` or not. Of two, which are ``planar``, a region may be: its mass is

@@ -9,10 +9,10 @@ import numpy as np
 from appulse.model.regions import NO_REGIONS, Regions, taken
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Floats, Ints
 
 
-def rectangles(boxes: NDArray[np.float64]) -> Regions:
+def rectangles(boxes: Floats) -> Regions:
     """Boxes (n, 4), west, south, east and north, as regions; the rasters are empty, as below."""
     n = len(boxes)
     edges = np.ascontiguousarray(boxes[:, [0, 1, 2, 1, 2, 1, 2, 3, 2, 3, 0, 3, 0, 3, 0, 1]].reshape(-1, 4))
@@ -22,7 +22,7 @@ def rectangles(boxes: NDArray[np.float64]) -> Regions:
     return Regions(np.arange(n + 1), 4 * np.arange(n + 1), boxes, edges, boxes, radius, centre, raster)
 
 
-def clipped(regions: Regions, ids: NDArray[np.int64], low: NDArray[np.float64], high: NDArray[np.float64]) -> Regions:
+def clipped(regions: Regions, ids: Ints, low: Floats, high: Floats) -> Regions:
     """The regions ``ids`` (none of them a disc), each within its box from ``low`` to ``high``, (n, 2).
 
     Edges are cut where they pass a side of the box, and each corner moves to the place in the box that is nearest. What
@@ -52,5 +52,5 @@ def clipped(regions: Regions, ids: NDArray[np.int64], low: NDArray[np.float64], 
     )
 
 
-def _within(boxes: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.float64]:
+def _within(boxes: Floats, low: Floats, high: Floats) -> Floats:
     return np.clip(boxes, np.hstack([low, low]), np.hstack([high, high]))

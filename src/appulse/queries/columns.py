@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags, Floats
+
 BOOLEAN, NUMBER, TEXT, TIME, NULL = "truth value", "number", "text", "time", "null"
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -51,7 +53,7 @@ class Values(Batch):
 
     kind: str = field(metadata=SHARED)
     data: NDArray[Any]
-    valid: NDArray[np.bool_]
+    valid: Flags
 
     @staticmethod
     def constant(kind: str, value: object) -> Values:
@@ -60,17 +62,17 @@ class Values(Batch):
         return Values(kind, data, np.array(value is not None))
 
     @staticmethod
-    def truth(true: NDArray[np.bool_], false: NDArray[np.bool_]) -> Values:
+    def truth(true: Flags, false: Flags) -> Values:
         """True, false, or neither."""
         return Values(BOOLEAN, true, true | false)
 
     @property
-    def true(self) -> NDArray[np.bool_]:
+    def true(self) -> Flags:
         """Where this is true."""
         return np.logical_and(self.valid, self.data if self.kind == BOOLEAN else False)
 
     @property
-    def false(self) -> NDArray[np.bool_]:
+    def false(self) -> Flags:
         """Where this is false."""
         return np.logical_and(self.valid, ~self.data if self.kind == BOOLEAN else False)
 
@@ -187,7 +189,7 @@ def _python(a: NDArray[Any]) -> NDArray[Any]:
     return a.astype(object)
 
 
-def doubles(a: NDArray[Any]) -> NDArray[np.float64]:
+def doubles(a: NDArray[Any]) -> Floats:
     """Numbers as the doubles next to them."""
     if a.dtype != object:
         return a.astype(np.float64)

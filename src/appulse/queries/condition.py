@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags
     from appulse.queries.places import Place
 
 MOST_NESTED = 200
@@ -96,7 +96,7 @@ class Condition:
         if kind not in (BOOLEAN, NULL):
             refuse(self.text, self.tree.at, f"this is a {kind}, and a condition is true or false")
 
-    def holds(self, columns: Mapping[str, pa.Array], n: int) -> NDArray[np.bool_]:
+    def holds(self, columns: Mapping[str, pa.Array], n: int) -> Flags:
         """Where the condition is true, over columns of ``n`` rows that `check` has approved of."""
         truth = evaluate(self.tree, {name: values_of(column) for name, column in columns.items()})
         return truth.true.repeat(n) if truth.true.ndim == 0 else truth.true

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags
+
 #: How many arguments each takes at least, and at most where there is a limit.
 ARGUMENTS: dict[str, tuple[int, int | None]] = {
     "abs": (1, 1),
@@ -80,7 +82,7 @@ def _greater(left: Values, right: Values) -> Values:
         return _chosen(left, right, left.valid & (~right.valid | np.asarray(a >= b, bool)))
 
 
-def _chosen(left: Values, right: Values, of_left: NDArray[np.bool_]) -> Values:
+def _chosen(left: Values, right: Values, of_left: Flags) -> Values:
     a, b = _same_type(left, right)
     return Values(left.kind, np.asarray(np.where(of_left, a, b)), left.valid | right.valid)
 

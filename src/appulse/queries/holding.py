@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags, Ints, Ints32
     from appulse.queries.rows import Rows
     from appulse.queries.templates import Template
 
@@ -32,11 +32,11 @@ class Conditions:
     """
 
     templates: Sequence[Template]
-    numbers: NDArray[np.int32]
-    texts: Callable[[NDArray[np.int32]], pa.Array]
+    numbers: Ints32
+    texts: Callable[[Ints32], pa.Array]
     fail: Callable[[np.int32, Exception], None]
 
-    def hold(self, rows_of: Rows, rows: NDArray[np.int32], slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def hold(self, rows_of: Rows, rows: Ints32, slots: Ints32) -> Flags:
         """Whether rows satisfy queries, pair by pair."""
         holds = np.zeros(len(rows), bool)
         if not len(rows):
@@ -61,9 +61,9 @@ class Conditions:
                         self.fail(slot, error)
         return holds
 
-    def over_all(self, rows_of: Rows, n: int, slots: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def over_all(self, rows_of: Rows, n: int, slots: Ints32) -> tuple[Ints32, Ints32]:
         """The pairs of each of n rows and a query that it satisfies, of these queries."""
-        found: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = [(np.empty(0, np.int32), np.empty(0, np.int32))]
+        found: list[tuple[Ints32, Ints32]] = [(np.empty(0, np.int32), np.empty(0, np.int32))]
         for number, own in self._by_template(slots):
             mine = slots[own]
             try:
@@ -79,16 +79,14 @@ class Conditions:
                         self.fail(slot, error)
         return np.concatenate([rows for rows, _ in found]), np.concatenate([own for _, own in found])
 
-    def _by_template(self, slots: NDArray[np.int32]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    def _by_template(self, slots: Ints32) -> Iterator[tuple[int, Ints]]:
         numbers = self.numbers[slots]
         order = np.argsort(numbers, kind="stable")
         found, first = np.unique(numbers[order], return_index=True)
         yield from zip(found.tolist(), np.split(order, first[1:]), strict=True)
 
 
-def hold(
-    made: Template, texts: pa.Array, counts: NDArray[np.int64], rows_of: Rows, rows: NDArray[np.int32]
-) -> NDArray[np.bool_]:
+def hold(made: Template, texts: pa.Array, counts: Ints, rows_of: Rows, rows: Ints32) -> Flags:
     """Whether each of ``rows`` satisfies its condition: the first ``counts[0]`` are of the first of ``texts``."""
     given = made.given(Texts.of(texts), np.arange(len(texts)))
     found = np.empty(len(rows), bool)
@@ -106,9 +104,7 @@ def hold(
     return found
 
 
-def hold_over_all(
-    made: Template, texts: pa.Array, rows_of: Rows, n: int
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def hold_over_all(made: Template, texts: pa.Array, rows_of: Rows, n: int) -> tuple[Ints32, Ints]:
     """Which of n rows satisfy which of ``texts``, as pairs."""
     parts = [(np.empty(0, np.int32), np.empty(0, np.int64))]
     if n < _MANY:
@@ -135,12 +131,12 @@ def _singles(given: Sequence[Values], n: int) -> Iterator[list[Values]]:
         yield [Values(one.kind, np.array(one.data[i]), np.array(one.valid[i])) for one in given]
 
 
-def _holds(made: Template, given: Sequence[Values], rows_of: Rows, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
+def _holds(made: Template, given: Sequence[Values], rows_of: Rows, rows: Ints32) -> Flags:
     columns = {column.name: rows_of.values(column.name, rows) for column in made.columns}
     return np.broadcast_to(made.holds(columns, given), len(rows))
 
 
-def _in_order(slots: NDArray[np.int32]) -> NDArray[np.int64]:
+def _in_order(slots: Ints32) -> Ints:
     """Where slots stand in their order: by the lower 16 bits and then the upper ones, which NumPy sorts by counting."""
     order = np.argsort((slots & 0xFFFF).astype(np.uint16), kind="stable")
     if int(slots.max()) > 0xFFFF:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags, Ints, Ints32
+
 #: The bounds of a box where it has none: any value and none, or any value.
 NULL, LEAST, MOST = int(kernels.NULL), int(kernels.NULL) + 1, int(np.iinfo(np.int64).max)
 #: Sizes of clusters of points to choose from, automatically.
@@ -55,7 +57,7 @@ class Scale:
     shift: int
 
     @staticmethod
-    def of(bounds: NDArray[np.int64]) -> Scale:
+    def of(bounds: Ints) -> Scale:
         """For keys between these bounds; `keys` makes none that are too far apart."""
         finite = bounds[(bounds > LEAST) & (bounds < MOST)]
         if not len(finite):
@@ -67,13 +69,13 @@ class Scale:
             raise OverflowError(f"Bounds of {base} and {top} along one axis are too far apart for an index.")
         return Scale(base, top, shift)
 
-    def split(self, keys: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
+    def split(self, keys: Ints) -> tuple[Ints32, NDArray[np.uint32]]:
         """The two parts of keys."""
         coarse, fine = np.empty(len(keys), np.int32), np.empty(len(keys), np.uint32)
         kernels.coarsen(keys, np.int64(self.base), np.int64(self.top), np.uint64(self.shift), coarse, fine)
         return coarse, fine
 
-    def join(self, coarse: NDArray[np.int32], fine: NDArray[np.uint32]) -> NDArray[np.int64]:
+    def join(self, coarse: Ints32, fine: NDArray[np.uint32]) -> Ints:
         """The keys of bounds again."""
         past = (coarse.astype(np.int64) + (1 << 31) - 2 << self.shift) + fine + self.base
         return np.select(
@@ -85,10 +87,10 @@ class Scale:
 class Met(Batch):
     """Rows, the entries whose boxes they meet, and the bounds of these, axis by axis."""
 
-    rows: NDArray[np.int32]
-    entries: NDArray[np.int32]
-    lows: list[NDArray[np.int64]]
-    highs: list[NDArray[np.int64]]
+    rows: Ints32
+    entries: Ints32
+    lows: list[Ints]
+    highs: list[Ints]
 
 
 class Tree:
@@ -99,7 +101,7 @@ class Tree:
 
     gone = 0  # boxes of entries that are gone, and -1
 
-    def __init__(self, lows: NDArray[np.int64], highs: NDArray[np.int64], entries: NDArray[np.int32]) -> None:
+    def __init__(self, lows: Ints, highs: Ints, entries: Ints32) -> None:
         self.n = n = len(entries)
         self._chosen, self._looks = 1, 0
         axes = np.flatnonzero(((lows != NULL) | (highs != MOST)).any(axis=1))
@@ -134,14 +136,14 @@ class Tree:
     def nbytes(self) -> int:
         return int(self.blocks.nbytes + self.rests.nbytes + self.entries.nbytes)
 
-    def renumbered(self, numbers: NDArray[np.int32]) -> Tree:
+    def renumbered(self, numbers: Ints32) -> Tree:
         """The same boxes, of entries by other numbers; the last of ``numbers`` is -1, and for those that are gone."""
         other = copy(self)
         other.entries = numbers[self.entries]
         other.gone = int((other.entries[: self.n] < 0).sum())
         return other
 
-    def boxes(self, axes: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+    def boxes(self, axes: int) -> tuple[Ints, Ints, Ints32]:
         """What it was made of, along that many axes, in its own order."""
         lows, highs = np.full((axes, self.n), NULL), np.full((axes, self.n), MOST)
         leaves = int(self.offsets[1])
@@ -152,13 +154,11 @@ class Tree:
             highs[axis] = scale.join(coarse[2 * i + 1], fine[2 * i + 1])
         return lows, highs, self.entries[: self.n]
 
-    def match(self, keys: NDArray[np.int64], cluster: int | None = None) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def match(self, keys: Ints, cluster: int | None = None) -> tuple[Ints32, Ints32]:
         """The boxes that points lie in, as (point, entry) pairs; ``keys`` is (axes, n), with `NULL` for no value."""
         return _together(list(self.parts(keys, cluster)))
 
-    def parts(
-        self, keys: NDArray[np.int64], cluster: int | None = None
-    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+    def parts(self, keys: Ints, cluster: int | None = None) -> Iterator[tuple[Ints32, Ints32]]:
         """The same in parts: about `_MOST_ROOM` pairs, or those of one cluster.
 
         ``cluster`` points go down the tree together; None: as many as cost least, by a look at a sample of this call's
@@ -181,9 +181,7 @@ class Tree:
         for found, entries in self._match(points, rests, cluster):
             yield found if order is None or cluster == 1 else order[found].astype(np.int32), entries
 
-    def _match(
-        self, points: NDArray[np.int32], rests: NDArray[np.uint32], cluster: int
-    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+    def _match(self, points: Ints32, rests: NDArray[np.uint32], cluster: int) -> Iterator[tuple[Ints32, Ints32]]:
         first, lows, highs = _clusters(points, cluster)
         tree = kernels.Tree(self.offsets, self.blocks, self.rests, self.entries, self.tight)
         clusters = kernels.Clusters(points, rests, first, lows, highs)
@@ -201,7 +199,7 @@ class Tree:
             room = min(_MOST_ROOM, left * pairs // looked_up * 5 // 4 + room) if looked_up else 4 * room
             done = after
 
-    def meeting(self, lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Met:
+    def meeting(self, lows: Ints, highs: Ints) -> Met:
         """The boxes that rows, boxes of keys (axes, n) themselves, meet, with their bounds."""
         n, axes = lows.shape[1], len(lows)
         least, most = np.empty((2, n, len(self.axes)), np.int32)
@@ -234,21 +232,21 @@ class Tree:
     def _roots(self) -> int:
         return int(self.offsets[-1] - self.offsets[-2])
 
-    def _choice(self, points: NDArray[np.int32]) -> tuple[int, NDArray[np.int64] | None]:
+    def _choice(self, points: Ints32) -> tuple[int, Ints | None]:
         """The size of clusters that costs least, and the order of points if it took that to tell."""
         if self._cost(points[:: len(points) // _PROBED], 1) <= _FEW * _BLOCK:
             return 1, None
         order = in_hilbert_order(points)
         return min(CLUSTERS, key=lambda size: self._cost_in(points[order], size)), order
 
-    def _cost(self, points: NDArray[np.int32], cluster: int) -> float:
+    def _cost(self, points: Ints32, cluster: int) -> float:
         """What it costs to look up a point, in clusters of so many."""
         first, lows, highs = _clusters(np.ascontiguousarray(points), cluster)
         front = np.empty((4, max(self.blocks.shape[0] + LANES, 2 * self._roots)), np.int32)
         met, alone = kernels.work(self.offsets, self.blocks, first, lows, highs, front)
         return (_BLOCK * met + (_POINT * alone if cluster > 1 else 0.0)) / len(points)
 
-    def _cost_in(self, ordered: NDArray[np.int32], cluster: int) -> float:
+    def _cost_in(self, ordered: Ints32, cluster: int) -> float:
         """The same for points in order, by some of their clusters."""
         clusters = max(1, len(ordered) // cluster)
         chosen = np.linspace(0, clusters - 1, min(clusters, max(1, _PROBED // cluster * 2))).astype(np.int64)
@@ -263,7 +261,7 @@ class _Building:
     first: int
     count: int
     tree: Future[Tree | None]
-    numbers: list[NDArray[np.int32]] = field(default_factory=list)
+    numbers: list[Ints32] = field(default_factory=list)
 
 
 class BoxIndex:
@@ -271,7 +269,7 @@ class BoxIndex:
 
     def __init__(self) -> None:
         self._trees: list[Tree] = []
-        self._waiting: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]] = []
+        self._waiting: list[tuple[Ints, Ints, Ints32]] = []
         self._building: _Building | None = None
         self._lock = Lock()  # held by who puts other trees in place: several threads may look boxes up
         #: The thread, which starts with its first work, and ends with the index.
@@ -285,7 +283,7 @@ class BoxIndex:
         """Boxes held, those of entries removed among them."""
         return sum(tree.n for tree in self._trees) + sum(len(part[2]) for part in self._waiting)
 
-    def add(self, lows: NDArray[np.int64], highs: NDArray[np.int64], entries: NDArray[np.int32]) -> None:
+    def add(self, lows: Ints, highs: Ints, entries: Ints32) -> None:
         """Boxes (axes, n), each of an entry; those that contain nothing are left out."""
         full = (lows <= highs).all(axis=0)
         if full.any():
@@ -297,29 +295,27 @@ class BoxIndex:
         if sum(len(part[2]) for part in self._waiting) >= _TAIL:
             self._plant(axes)
 
-    def match(
-        self, keys: NDArray[np.int64], alive: NDArray[np.bool_] | None = None, cluster: int | None = None
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def match(self, keys: Ints, alive: Flags | None = None, cluster: int | None = None) -> tuple[Ints32, Ints32]:
         """The boxes that points lie in, as (point, entry) pairs, those of entries that are alive."""
         return _together(list(self.parts(keys, alive, cluster)))
 
     def parts(
-        self, keys: NDArray[np.int64], alive: NDArray[np.bool_] | None = None, cluster: int | None = None
-    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+        self, keys: Ints, alive: Flags | None = None, cluster: int | None = None
+    ) -> Iterator[tuple[Ints32, Ints32]]:
         """The same in parts, as those of a tree are."""
         for tree in self._settle(len(keys), alive):
             for points, entries in tree.parts(keys, cluster):
                 stays = _staying(entries, alive)
                 yield (points, entries) if stays.all() else (points[stays], entries[stays])
 
-    def meeting(self, lows: NDArray[np.int64], highs: NDArray[np.int64], alive: NDArray[np.bool_] | None = None) -> Met:
+    def meeting(self, lows: Ints, highs: Ints, alive: Flags | None = None) -> Met:
         """The boxes that rows, boxes of keys (axes, n) themselves, meet: those of entries that are alive."""
         trees = self._settle(len(lows), alive)
         none, bounds = np.empty(0, np.int32), [np.empty(0, np.int64)] * len(lows)
         found = Met.concat([Met(none, none, bounds, bounds), *(tree.meeting(lows, highs) for tree in trees)])
         return found.filter(_staying(found.entries, alive))
 
-    def boxes(self, axes: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+    def boxes(self, axes: int) -> tuple[Ints, Ints, Ints32]:
         """All boxes along that many axes, and their entries."""
         self.settle(axes)
         none = np.empty((axes, 0), np.int64), np.empty((axes, 0), np.int64), np.empty(0, np.int32)
@@ -327,7 +323,7 @@ class BoxIndex:
         stays = entries >= 0
         return lows[:, stays], highs[:, stays], entries[stays]
 
-    def renumber(self, numbers: NDArray[np.int32]) -> None:
+    def renumber(self, numbers: Ints32) -> None:
         """Give each entry another number; those that get -1 are gone: left out of answers, and of the next tree."""
         numbers = np.append(numbers, np.int32(-1))
         self._trees = [tree.renumbered(numbers) for tree in self._trees]
@@ -335,12 +331,12 @@ class BoxIndex:
         if self._building is not None:
             self._building.numbers.append(numbers)
 
-    def settle(self, axes: int, alive: NDArray[np.bool_] | None = None) -> None:
+    def settle(self, axes: int, alive: Flags | None = None) -> None:
         """Build what there is to build, now."""
         self._settle(axes, alive)
         self._finish(wait=True)
 
-    def _settle(self, axes: int, alive: NDArray[np.bool_] | None) -> tuple[Tree, ...]:
+    def _settle(self, axes: int, alive: Flags | None) -> tuple[Tree, ...]:
         with self._lock:
             self._finish(wait=False)
             self._plant(axes)
@@ -355,7 +351,7 @@ class BoxIndex:
             self._trees.append(Tree(*_joined(wide)))
             self._waiting = []  # last: other threads see at any time that there are boxes
 
-    def _merge(self, axes: int, alive: NDArray[np.bool_] | None) -> None:
+    def _merge(self, axes: int, alive: Flags | None) -> None:
         """Make one tree of the last ones, until each is some times as large as the next and holds few that are gone."""
         first = len(self._trees)
         total = 0
@@ -385,14 +381,14 @@ class BoxIndex:
         self._trees[building.first : building.first + building.count] = [] if tree is None else [tree]
 
 
-def _width(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> float:
+def _width(lows: Ints, highs: Ints) -> float:
     """The mean share of all bounds that lie within a box's own."""
     bounds = np.sort(np.concatenate([lows, highs]))
     inside = np.searchsorted(bounds, highs, side="right") - np.searchsorted(bounds, lows)
     return float(inside.mean() / len(bounds)) if len(bounds) else 1.0
 
 
-def in_hilbert_order(points: NDArray[np.int32]) -> NDArray[np.int64]:
+def in_hilbert_order(points: Ints32) -> Ints:
     """An order in which points that follow upon each other lie close together."""
     ranks = np.empty(points.shape, np.uint32)
     bits = max(1, min(16, 62 // max(1, points.shape[1])))
@@ -402,7 +398,7 @@ def in_hilbert_order(points: NDArray[np.int32]) -> NDArray[np.int64]:
     return np.argsort(kernels.hilbert_keys(ranks, bits), kind="stable")
 
 
-def _offsets(n: int) -> NDArray[np.int64]:
+def _offsets(n: int) -> Ints:
     """Where the levels of a tree of n boxes begin, leaves first, and where the last one ends."""
     offsets, blocks = [0], max(1, -(-n // LANES))
     while True:
@@ -412,7 +408,7 @@ def _offsets(n: int) -> NDArray[np.int64]:
         blocks = -(-blocks // LANES)
 
 
-def _clusters(points: NDArray[np.int32], size: int) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+def _clusters(points: Ints32, size: int) -> tuple[Ints, Ints32, Ints32]:
     first = np.append(np.arange(0, len(points), size), len(points))
     if size == 1:
         return first, points, points
@@ -421,14 +417,14 @@ def _clusters(points: NDArray[np.int32], size: int) -> tuple[NDArray[np.int64], 
     return first, lows, highs
 
 
-def _merged(trees: Sequence[Tree], axes: int, alive: NDArray[np.bool_] | None) -> Tree | None:
+def _merged(trees: Sequence[Tree], axes: int, alive: Flags | None) -> Tree | None:
     lows, highs, entries = _joined([tree.boxes(axes) for tree in trees])
     if not (stays := _staying(entries, alive)).all():
         lows, highs, entries = lows[:, stays], highs[:, stays], entries[stays]
     return Tree(lows, highs, entries) if len(entries) else None
 
 
-def _staying(entries: NDArray[np.int32], alive: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+def _staying(entries: Ints32, alive: Flags | None) -> Flags:
     """Which of these are there and alive."""
     there = entries >= 0
     if alive is not None:
@@ -436,9 +432,7 @@ def _staying(entries: NDArray[np.int32], alive: NDArray[np.bool_] | None) -> NDA
     return there
 
 
-def _together(
-    parts: Sequence[tuple[NDArray[np.int32], NDArray[np.int32]]],
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _together(parts: Sequence[tuple[Ints32, Ints32]]) -> tuple[Ints32, Ints32]:
     if len(parts) == 1:
         return parts[0]
     none = np.empty(0, np.int32), np.empty(0, np.int32)
@@ -453,9 +447,7 @@ def _joined(parts: Sequence[tuple[Any, Any, Any]]) -> tuple[Any, Any, Any]:
     return lows, highs, entries
 
 
-def _widened(
-    lows: NDArray[np.int64], highs: NDArray[np.int64], axes: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _widened(lows: Ints, highs: Ints, axes: int) -> tuple[Ints, Ints]:
     """With axes that did not exist yet, along which nothing is bounded."""
     more = axes - len(lows)
     if not more:

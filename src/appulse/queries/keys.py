@@ -20,7 +20,9 @@ from appulse.queries.index import LEAST, MOST, NULL
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Range: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
+    from appulse.kernels.arrays import Flags, Floats, Ints
+
+Range: TypeAlias = "tuple[Ints, Ints]"
 
 # Whole numbers up to here are keys of bounds; beyond, there is no bound.
 _FAR = 1 << 62
@@ -56,7 +58,7 @@ def are_ordered(left: pa.DataType, right: pa.DataType) -> bool:
     )
 
 
-def order_of(left: Values, right: Values) -> NDArray[np.int64]:
+def order_of(left: Values, right: Values) -> Ints:
     """The order of two columns."""
     sign = (left.data > right.data).astype(np.int64) - (left.data < right.data)
     return np.where(left.valid & right.valid, sign, NULL)
@@ -72,7 +74,7 @@ def is_axis(kind: pa.DataType) -> bool:
     )
 
 
-def keys_of(column: pa.Array) -> NDArray[np.int64]:
+def keys_of(column: pa.Array) -> Ints:
     """The key of each value."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -98,19 +100,19 @@ def keys_of(column: pa.Array) -> NDArray[np.int64]:
     return keys if valid is None else np.where(valid, keys, NULL)
 
 
-def double_keys(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+def double_keys(numbers: Floats) -> Ints:
     """Keys of doubles, none of them NaN: their bits, those of negative numbers turned round."""
     bits = np.ascontiguousarray(numbers).view(np.int64)
     return np.where(bits < 0, np.int64(NULL) - bits, bits)
 
 
-def doubles_of(keys: NDArray[np.int64]) -> NDArray[np.float64]:
+def doubles_of(keys: Ints) -> Floats:
     """The doubles of bounds again; infinite where there is none."""
     bits = np.where(keys < 0, np.int64(NULL) - keys, keys)
     return np.where(keys <= LEAST, -np.inf, np.where(keys == MOST, np.inf, bits.view(np.float64)))
 
 
-def _text_keys(texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _text_keys(texts: list[str]) -> tuple[Ints, Flags]:
     """Seven bytes and how many there are, up to eight; whether that is all of a text."""
     raw = [text.encode() for text in texts]
     size = np.array([min(len(value), _PREFIX + 1) for value in raw], np.int64)
@@ -133,7 +135,7 @@ def no_value(n: int) -> Range:
     return constant(NULL, n)
 
 
-def ranges(kind: pa.DataType, name: str, value: Values) -> tuple[list[Range] | None, NDArray[np.bool_]]:
+def ranges(kind: pa.DataType, name: str, value: Values) -> tuple[list[Range] | None, Flags]:
     """The keys of a column that compare with a value as asked, one value for each condition, and whether exactly those.
 
     None where the comparison is no range.
@@ -165,7 +167,7 @@ def ranges(kind: pa.DataType, name: str, value: Values) -> tuple[list[Range] | N
     return _around(name, below, above), sure
 
 
-def _around(name: str, below: NDArray[np.int64], above: NDArray[np.int64]) -> list[Range]:
+def _around(name: str, below: Ints, above: Ints) -> list[Range]:
     """Ranges of keys that compare as asked with a value between two keys."""
     least, most = np.full(len(below), LEAST), np.full(len(below), MOST)
     wide = (above > below).astype(np.int64)
@@ -180,7 +182,7 @@ def _around(name: str, below: NDArray[np.int64], above: NDArray[np.int64]) -> li
     return table[name]
 
 
-def _unsure(name: str, at: NDArray[np.int64], sure: NDArray[np.bool_]) -> list[Range]:
+def _unsure(name: str, at: Ints, sure: Flags) -> list[Range]:
     """The same for texts, some of which begin as others do: those with the same key may compare either way."""
     least, most = np.full(len(at), LEAST), np.full(len(at), MOST)
     step = sure.astype(np.int64)
@@ -195,7 +197,7 @@ def _unsure(name: str, at: NDArray[np.int64], sure: NDArray[np.bool_]) -> list[R
     return table[name]
 
 
-def _whole(name: str, below: NDArray[np.int64], above: NDArray[np.int64], sure: NDArray[np.bool_]) -> list[Range]:
+def _whole(name: str, below: Ints, above: Ints, sure: Flags) -> list[Range]:
     """The same for whole numbers, between the greatest no greater than the value and the least no less."""
     least, most = np.full(len(below), LEAST), np.full(len(below), MOST)
     table: dict[str, list[Range]] = {
@@ -209,7 +211,7 @@ def _whole(name: str, below: NDArray[np.int64], above: NDArray[np.int64], sure: 
     return [(np.where(sure, low, least), np.where(sure, high, most)) for low, high in table[name]]
 
 
-def _as_doubles(data: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _as_doubles(data: NDArray[Any]) -> tuple[Floats, Flags]:
     """Numbers as doubles, and whether comparing with these is comparing with those: whole ones are not rounded."""
     if data.dtype != object:
         return data.astype(np.float64) + 0.0, np.ones(len(data), bool)
@@ -220,7 +222,7 @@ def _as_doubles(data: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.boo
     return numbers, sure
 
 
-def _whole_around(data: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+def _whole_around(data: NDArray[Any]) -> tuple[Ints, Ints, Flags]:
     """The whole numbers next to each number; not sure where it is too far out."""
     if data.dtype == np.int64:
         return data, data, np.ones(len(data), bool)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from appulse.errors import AppulseError
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
+
+    from appulse.kernels.arrays import Ints
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Added:
     """What became of queries: those refused, and those, by row, that no row can ever satisfy."""
 
     refused: list[Refused]
-    never: NDArray[np.int64]
-    lanes: NDArray[np.int64]  # by row; -1 where there is none
+    never: Ints
+    lanes: Ints  # by row; -1 where there is none
 
 
 def reason_of(error: Exception) -> str:

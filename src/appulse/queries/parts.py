@@ -10,8 +10,7 @@ import numpy as np
 from appulse.queries.index import MOST, NULL, Tree
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Ints
     from appulse.queries.rows import Rows
     from appulse.queries.sets import QuerySet
 
@@ -21,10 +20,10 @@ class Parts:
     """The hulls of some parts of a set: ``lows`` and ``highs`` (parts, axes), closed, as keys along ``axes``."""
 
     axes: tuple[str, ...]
-    lows: NDArray[np.int64]
-    highs: NDArray[np.int64]
+    lows: Ints
+    highs: Ints
 
-    def met(self, rows: Rows, n: int) -> NDArray[np.bool_]:
+    def met(self, rows: Rows, n: int) -> Flags:
         """Which of n rows lie in the hull of which part, as (part, row)."""
         inside = np.ones((len(self.lows), n), bool)
         for i, axis in enumerate(self.axes):
@@ -33,7 +32,7 @@ class Parts:
         return inside
 
 
-def parted(queries: QuerySet, count: int) -> tuple[Parts, list[NDArray[np.int64]]]:
+def parted(queries: QuerySet, count: int) -> tuple[Parts, list[Ints]]:
     """A set in so many parts or fewer, of about one size, and the slots in each; those that never match are in none.
 
     Queries are put in the order of the leaves of a tree of their hulls, by which such as lie close together, and are
@@ -55,7 +54,7 @@ def parted(queries: QuerySet, count: int) -> tuple[Parts, list[NDArray[np.int64]
     return Parts(known, least[:, kept], most[:, kept]), [np.sort(slots[part]) for part in members]
 
 
-def _hulls(queries: QuerySet) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _hulls(queries: QuerySet) -> tuple[list[str], Ints, Ints, Ints]:
     """The axes there are, and around the boxes of each query that may match its lows, highs (axes, n) and slot."""
     axes, lows, highs, entries = queries.boxes()
     order = np.argsort(entries, kind="stable")

@@ -17,8 +17,7 @@ from appulse.queries.columns import Values
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.kernels.geodesic import Earth
     from appulse.model.regions import RegionSet
     from appulse.model.uncertainty import Model
@@ -77,9 +76,7 @@ def covered(parts: Sequence[Values], earth: str | None) -> Values:
     return Values.truth(inside & valid, ~inside & valid)
 
 
-def membership(
-    regions: Regions, ids: NDArray[np.int64], at: NDArray[np.float64], earth: Earth | None
-) -> NDArray[np.bool_]:
+def membership(regions: Regions, ids: Ints, at: Floats, earth: Earth | None) -> Flags:
     """Whether exact places (n, 2) lie in regions, pair by pair; on an Earth longitudes of -180 and 180 are one."""
     exact = np.zeros((len(at), 1))
     inside = mass(regions, ids, at, whitening(exact), exact, earth) > 0.5
@@ -90,14 +87,7 @@ def membership(
     return inside
 
 
-def mass(
-    regions: Regions,
-    ids: NDArray[np.int64],
-    at: NDArray[np.float64],
-    scale: NDArray[np.float64],
-    spread: NDArray[np.float64],
-    earth: Earth | None,
-) -> NDArray[np.float64]:
+def mass(regions: Regions, ids: Ints, at: Floats, scale: Floats, spread: Floats, earth: Earth | None) -> Floats:
     """Pr{inside} of places with normal errors, pair by pair; ``scale`` and ``spread`` as of `Readings`."""
     place = np.zeros((len(at), 3)) if earth is None else centred(at[:, 1], at[:, 0], earth)
     out = np.empty(len(at))

@@ -21,8 +21,7 @@ from appulse.queries.places import PLACE_X, PLACE_Y, membership
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Floats, Ints, Ints32
     from appulse.kernels.geodesic import Earth
     from appulse.model.regions import Regions, RegionSet
     from appulse.queries.keys import Range
@@ -36,7 +35,7 @@ class GivenRegions(NamedTuple):
     shapes: Sequence[Any]
     radii: Sequence[float | None]
 
-    def take(self, rows: NDArray[np.int64]) -> GivenRegions:
+    def take(self, rows: Ints) -> GivenRegions:
         """Those of some rows."""
         at = rows.tolist()
         return GivenRegions([self.shapes[i] for i in at], [self.radii[i] for i in at])
@@ -46,9 +45,9 @@ class GivenRegions(NamedTuple):
 class Found(Batch):
     """Rows, by slot the queries in whose regions each lies, and with what probability."""
 
-    row: NDArray[np.int32]
-    slot: NDArray[np.int32]
-    probability: NDArray[np.float64]
+    row: Ints32
+    slot: Ints32
+    probability: Floats
 
 
 class QueryRegions:
@@ -76,7 +75,7 @@ class QueryRegions:
         """Geometries as regions."""
         return regions_of(shapes, radii, self.earth, digested=False, rasterised=False) if len(shapes) else NO_REGIONS
 
-    def add(self, regions: RegionSet, rows: NDArray[np.int64], n: int) -> dict[str, Range]:
+    def add(self, regions: RegionSet, rows: Ints, n: int) -> dict[str, Range]:
         """Take regions in, those of queries by row; the bounds of all n queries along the axes of places."""
         if not len(rows):
             return {}
@@ -87,7 +86,7 @@ class QueryRegions:
             around[name][0][rows], around[name][1][rows] = low, high
         return around
 
-    def number(self, slots: NDArray[np.int64], size: int) -> None:
+    def number(self, slots: Ints, size: int) -> None:
         """The regions last added are those of these slots, of so many."""
         known = self._of_slot
         if not self:
@@ -96,7 +95,7 @@ class QueryRegions:
         self._of_slot[slots] = len(self._held) - len(slots) + np.arange(len(slots))
         self._slots = np.concatenate([self._slots, slots.astype(np.int32)])
 
-    def keep(self, slots: NDArray[np.int32]) -> None:
+    def keep(self, slots: Ints32) -> None:
         """Have these slots alone, in this order."""
         if not self:
             self._of_slot = self._of_slot[:0]
@@ -108,11 +107,11 @@ class QueryRegions:
         self._slots = has.astype(np.int32)
         self._of_slot = numbers
 
-    def of(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
+    def of(self, slots: Ints32) -> Ints:
         """The numbers of the regions of queries; -1 where there is none."""
         return self._of_slot[slots] if self else np.full(len(slots), -1)
 
-    def are_cut(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def are_cut(self, slots: Ints32) -> Flags:
         """Whether the mass of what queries ask for is known within ranges of places: not of discs on an Earth."""
         number = self.of(slots)
         found = np.ones(len(number), bool)
@@ -121,7 +120,7 @@ class QueryRegions:
             found[there] = np.isnan(self.arrays.radius[number[there]])
         return found
 
-    def bounds(self, slots: NDArray[np.int32]) -> dict[str, Range]:
+    def bounds(self, slots: Ints32) -> dict[str, Range]:
         """The bounds of queries that have regions along the axes of places."""
         at = self.of(slots)
         return {name: (low[at], high[at]) for name, (low, high) in _bounds(self.arrays, self.earth).items()}
@@ -132,7 +131,7 @@ class QueryRegions:
             self._held.expect(readings)
             self._held.search  # noqa: B018 - made here, once
 
-    def covering(self, at: NDArray[np.float64]) -> Found:
+    def covering(self, at: Floats) -> Found:
         """Exact places (n, 2) and the queries whose regions cover them."""
         return self.around(_exact_readings(at, self.earth), 1.0, 0.0)
 
@@ -148,7 +147,7 @@ class QueryRegions:
         row, region, probability = matches(self.arrays, self._held.search, readings, asked, around, ground, turns)
         return Found(row, self._slots[region], probability)
 
-    def hold(self, slots: NDArray[np.int32], rows_of: Rows, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def hold(self, slots: Ints32, rows_of: Rows, rows: Ints32) -> Flags:
         """Whether exact rows lie in the regions of queries, pair by pair; in those that have none they do."""
         number = self.of(slots)
         lies, asked = np.ones(len(slots), bool), np.flatnonzero(number >= 0)
@@ -168,13 +167,13 @@ class QueryRegions:
         return {"region": {**found, "box": box}}
 
 
-def covered_rows(regions: RegionSet, at: NDArray[np.float64], earth: Earth | None) -> NDArray[np.int32]:
+def covered_rows(regions: RegionSet, at: Floats, earth: Earth | None) -> Ints32:
     """The exact places (n, 2) that some region covers, once for each."""
     readings, turns = _exact_readings(at, earth), False
     return matches(regions.arrays, regions.search, readings, 1.0, Reach(0.0, 0.01), ground_of(earth), turns)[0]
 
 
-def _exact_readings(at: NDArray[np.float64], earth: Earth | None) -> Readings:
+def _exact_readings(at: Floats, earth: Earth | None) -> Readings:
     n, none = len(at), np.empty(0, np.int64)
     place = np.zeros((n, 3)) if earth is None else centred(at[:, 1], at[:, 0], earth)
     at, error = np.ascontiguousarray(at, float), np.zeros((n, 1))

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Floats, Ints, Ints32
     from appulse.queries.keys import Range
 
 #: The axis of a row's own time.
@@ -28,23 +28,18 @@ class Rows:
 
     lane = 0
 
-    def __init__(
-        self,
-        columns: Mapping[str, pa.Array],
-        time: NDArray[np.int64] | None = None,
-        place: NDArray[np.float64] | None = None,
-    ) -> None:
+    def __init__(self, columns: Mapping[str, pa.Array], time: Ints | None = None, place: Floats | None = None) -> None:
         self._columns = columns
         self._values: dict[str, Values] = {}
-        self._keys: dict[str, NDArray[np.int64]] = {} if time is None else {TIME: time}
+        self._keys: dict[str, Ints] = {} if time is None else {TIME: time}
         self._place = place
 
-    def along(self, axis: str) -> NDArray[np.int64]:
+    def along(self, axis: str) -> Ints:
         """Where every row is along an axis: a column, or the order of two."""
         pair = ordered_columns(axis)
         return self.keys(axis) if pair is None else order_of(*map(self.whole, pair))
 
-    def keys(self, name: str) -> NDArray[np.int64]:
+    def keys(self, name: str) -> Ints:
         """The key of every row."""
         if name not in self._keys and name in (PLACE_X, PLACE_Y):
             self._keys[name] = double_keys(self.place[:, (PLACE_X, PLACE_Y).index(name)])
@@ -58,12 +53,12 @@ class Rows:
             self._values[name] = values_of(self._columns[name])
         return self._values[name]
 
-    def values(self, name: str, rows: NDArray[np.int32]) -> Values:
+    def values(self, name: str, rows: Ints32) -> Values:
         """The values of some rows."""
         return self.whole(name).take(rows)
 
     @property
-    def place(self) -> NDArray[np.float64]:
+    def place(self) -> Floats:
         """Where every row is."""
         assert self._place is not None  # noqa: S101 - sets have regions only where rows have places
         return self._place
@@ -77,12 +72,7 @@ class Rows:
 class WideRows(Rows):
     """Rows with normal errors: along some axes they are from here to there, by ``wide``."""
 
-    def __init__(
-        self,
-        columns: Mapping[str, pa.Array],
-        time: NDArray[np.int64],
-        wide: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]],
-    ) -> None:
+    def __init__(self, columns: Mapping[str, pa.Array], time: Ints, wide: Mapping[str, tuple[Floats, Floats]]) -> None:
         super().__init__(columns, time)
         self._wide = {name: (double_keys(low), double_keys(high)) for name, (low, high) in wide.items()}
         self._n = len(time)
@@ -96,9 +86,7 @@ class WideRows(Rows):
         return super().window(axis)
 
 
-def each_once(
-    rows: NDArray[np.int32], slots: NDArray[np.int32], several: NDArray[np.int64]
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def each_once(rows: Ints32, slots: Ints32, several: Ints) -> tuple[Ints32, Ints32]:
     """The pairs, each once; only those at ``several`` may come twice."""
     pairs = rows[several].astype(np.int64) << 32 | slots[several]
     once = several[np.unique(pairs, return_index=True)[1]]

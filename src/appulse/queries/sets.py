@@ -23,8 +23,7 @@ from appulse.queries.templates import MOST_BOXES, Boxes, Template, Texts, alone,
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Ints, Ints32
     from appulse.kernels.near_regions import Readings
     from appulse.model.regions import RegionSet
     from appulse.queries.columns import Values
@@ -91,11 +90,11 @@ class QuerySet:
         """Bytes held beyond the texts, roughly."""
         return self._index.nbytes + self._known.nbytes + self.regions.nbytes + 9 * self._size
 
-    def keys(self, slots: NDArray[np.int32]) -> pa.Array:
+    def keys(self, slots: Ints32) -> pa.Array:
         """The keys of queries by slot."""
         return self._known.values.take(slots)
 
-    def texts(self, slots: NDArray[np.int32]) -> pa.Array:
+    def texts(self, slots: Ints32) -> pa.Array:
         """The texts of queries by slot."""
         return self._texts.take(slots)
 
@@ -103,9 +102,9 @@ class QuerySet:
         self,
         keys: pa.Array,
         texts: pa.Array,
-        labels: NDArray[np.int32] | None = None,
+        labels: Ints32 | None = None,
         bounds: Mapping[str, Range] | None = None,
-        until: NDArray[np.int64] | None = None,
+        until: Ints | None = None,
         regions: GivenRegions | None = None,
     ) -> Added:
         """Take queries in; of those with one key the last stands. Refused ones leave what stood as it was.
@@ -194,7 +193,7 @@ class QuerySet:
         counted: bool = True,
         probing: bool = False,
         normal: bool = True,
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    ) -> tuple[Ints32, Ints32]:
         """The queries that each of n rows satisfies, as (row, slot) pairs, each once; ``counted`` as their matches.
 
         Who is only ``probing`` leaves no trace in any figure. Not ``normal``: without those that `meeting` answers.
@@ -224,7 +223,7 @@ class QuerySet:
             stands &= self.until[found.slot] >= rows_of.keys(TIME)[found.row]
         return found if stands.all() else found.take(np.flatnonzero(stands))
 
-    def _over_all(self, rows_of: Rows, n: int, *, probing: bool) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def _over_all(self, rows_of: Rows, n: int, *, probing: bool) -> tuple[Ints32, Ints32]:
         """Those of queries that bound nothing, whose conditions are asked of all rows."""
         slots = self._boundless[self.stand(self._boundless)]
         if not len(slots) or not n:
@@ -235,7 +234,7 @@ class QuerySet:
 
     def _in_boxes(
         self, rows_of: Rows, n: int, cluster: int | None, *, probing: bool, normal: bool
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    ) -> tuple[Ints32, Ints32]:
         """Those that are among the boxes: part by part, as most pairs of wide boxes may be no matches."""
         if not len(self._index):
             return np.empty(0, np.int32), np.empty(0, np.int32)
@@ -254,8 +253,8 @@ class QuerySet:
         return (rows, slots) if stays.all() else (rows[stays], slots[stays])
 
     def _sure(
-        self, rows_of: Rows, rows: NDArray[np.int32], slots: NDArray[np.int32], *, probing: bool, normal: bool
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        self, rows_of: Rows, rows: Ints32, slots: Ints32, *, probing: bool, normal: bool
+    ) -> tuple[Ints32, Ints32]:
         """Those of the pairs of a row and a query in whose box it lies that match."""
         if not len(slots):
             return rows, slots
@@ -293,25 +292,25 @@ class QuerySet:
         """Which axis is that of a column; None where no query bounds it."""
         return self._axes.get(name)
 
-    def count(self, slots: NDArray[np.int32]) -> None:
+    def count(self, slots: Ints32) -> None:
         """These queries have matched, as often as they are there."""
         np.add.at(self.counts, slots, np.uint32(1))
 
-    def candidates(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
+    def candidates(self, slots: Ints32) -> Ints:
         """Rows that came to the boxes of queries, or samples of such: what it costs to have them."""
         matches = self.counts[slots].astype(np.int64)
         tested = np.concatenate([self._tested, np.zeros(self._size - len(self._tested), np.uint32)])
-        candidates: NDArray[np.int64] = np.maximum(matches, tested[slots])
+        candidates: Ints = np.maximum(matches, tested[slots])
         return candidates
 
-    def _test(self, slots: NDArray[np.int32], times: int = 1) -> None:
+    def _test(self, slots: Ints32, times: int = 1) -> None:
         """The boxes of these queries do not say it all: their conditions are asked, each so often."""
         with self._lock:
             if len(self._tested) < self._size:
                 self._tested = np.concatenate([self._tested, np.zeros(self._size - len(self._tested), np.uint32)])
             np.add.at(self._tested, slots, np.uint32(times))
 
-    def find(self, keys: pa.Array) -> NDArray[np.int64]:
+    def find(self, keys: pa.Array) -> Ints:
         """The slots of the queries with these keys that stand."""
         return self._known.find(as_keys(keys, self.key_type), self._state)
 
@@ -330,7 +329,7 @@ class QuerySet:
             "candidates": int(self.candidates(np.array([slot], np.int32))[0]),
         }
 
-    def boxes(self) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+    def boxes(self) -> tuple[list[str], Ints, Ints, Ints32]:
         """The axes there are, and the lows, highs (axes, n) and slots of all boxes of queries that may match."""
         lows, highs, entries = self._index.boxes(len(self._axes))
         own = np.flatnonzero(self._state[: self._size] & _ALONE).astype(np.int32)
@@ -345,7 +344,7 @@ class QuerySet:
         at = [self._axes[name] for name in names]
         return names, lows[at][:, alive], highs[at][:, alive], entries[alive]
 
-    def standing(self) -> NDArray[np.int64]:
+    def standing(self) -> Ints:
         """The lanes and labels of queries that stand, as (lane, label) pairs, each once."""
         alive = np.flatnonzero(self._state[: self._size] & ALIVE)
         lanes = [0 if self._lanes is None else self._lanes(made).number for made in self._templates]
@@ -353,7 +352,7 @@ class QuerySet:
         pairs = np.unique(lane << 32 | self.labels[alive])
         return np.stack([pairs >> 32, pairs & 0xFFFFFFFF], axis=1)
 
-    def busiest(self, n: int) -> NDArray[np.int32]:
+    def busiest(self, n: int) -> Ints32:
         """The slots of the queries that stand and had the most candidates."""
         alive = np.flatnonzero(self._state[: self._size] & ALIVE).astype(np.int32)
         return alive[np.argsort(-self.candidates(alive), kind="stable")[:n]]
@@ -368,7 +367,7 @@ class QuerySet:
         self.tidy()
         self.regions.expect(rows)
 
-    def stand(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def stand(self, slots: Ints32) -> Flags:
         """Whether queries have not been removed since."""
         return (self._state[slots] & ALIVE).astype(bool)
 
@@ -398,9 +397,7 @@ class QuerySet:
 
     # --- adding ---------------------------------------------------------------------------------------------------
 
-    def _inside(
-        self, made: Sequence[Boxed], rows: NDArray[np.int64], regions: GivenRegions | None
-    ) -> tuple[RegionSet, NDArray[np.int64]]:
+    def _inside(self, made: Sequence[Boxed], rows: Ints, regions: GivenRegions | None) -> tuple[RegionSet, Ints]:
         """The regions of queries, given or of their conditions, and which of the texts each is of."""
         if regions is not None:
             members = np.array([i for i, row in enumerate(rows.tolist()) if regions.shapes[row] is not None], np.int64)
@@ -440,9 +437,7 @@ class QuerySet:
                     wrong.append((i, reason_of(error)))
         return made, wrong
 
-    def _of_shape(
-        self, shape: bytes, found: Texts, members: NDArray[np.int64], *, lifts: bool
-    ) -> tuple[list[Boxed], NDArray[np.int64]]:
+    def _of_shape(self, shape: bytes, found: Texts, members: Ints, *, lifts: bool) -> tuple[list[Boxed], Ints]:
         """The queries of one shape that its template fits, and the others, which have to be read by themselves."""
         if not len(members):
             return [], members
@@ -472,7 +467,7 @@ class QuerySet:
         self._templates.append(made)
         return boxed
 
-    def _with_boxes(self, number: int, made: Template, given: Sequence[Values], members: NDArray[np.int64]) -> Boxed:
+    def _with_boxes(self, number: int, made: Template, given: Sequence[Values], members: Ints) -> Boxed:
         lane = JoinGroup(0) if self._lanes is None else self._lanes(made)
         boxes = Boxes(made, given, len(members), self._types, lane.known, self._offers)
         for box in boxes.boxes:
@@ -480,9 +475,7 @@ class QuerySet:
                 self._axes.setdefault(column.name, len(self._axes))
         return Boxed(number, members, boxes, lane, given)
 
-    def _put(
-        self, one: Boxed, kept: NDArray[np.int64], slots: NDArray[np.int32], also: Mapping[str, Range]
-    ) -> NDArray[np.int64]:
+    def _put(self, one: Boxed, kept: Ints, slots: Ints32, also: Mapping[str, Range]) -> Ints:
         """Put those of these queries that are ``kept`` into the index; the places of those that no row can satisfy."""
         n = len(kept)
         if not n:
@@ -540,7 +533,7 @@ class QuerySet:
         self._texts.add(texts)
         self._size, self._alive = wanted, self._alive + n
 
-    def _forget(self, slots: NDArray[np.int64]) -> None:
+    def _forget(self, slots: Ints) -> None:
         self._state[slots] &= ~ALIVE
         self._alive -= len(slots)
 
@@ -557,7 +550,7 @@ class QuerySet:
             self.tidy(wait=True)
 
     @property
-    def _living(self) -> NDArray[np.bool_] | None:
+    def _living(self) -> Flags | None:
         """Which slots are those of queries that stand; None: all."""
         return None if self._alive == self._size else (self._state[: self._size] & ALIVE).astype(bool)
 

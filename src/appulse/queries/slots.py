@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import ByteArray, Ints, Ints32
+
 Number = TypeVar("Number", np.int32, np.int64)
 
 #: The bit of a slot's state that says that its query stands.
@@ -28,7 +30,7 @@ _LARGE = 1 << 22  # bytes: rows of so many stay a part of their own
 
 
 def with_newer(
-    known: NDArray[Number], given: NDArray[Number] | None, rows: NDArray[np.int64], size: int, free: int
+    known: NDArray[Number], given: NDArray[Number] | None, rows: Ints, size: int, free: int
 ) -> NDArray[Number]:
     """Numbers by slot, up to ``size``, with those of the queries last taken in; none as long as nobody gives any."""
     if given is None and not len(known):
@@ -73,7 +75,7 @@ class GrowingColumn:
             n += len(joined[-1])
         self.parts.append(pa.concat_arrays(joined[::-1]))
 
-    def take(self, at: NDArray[np.int32] | NDArray[np.int64]) -> pa.Array:
+    def take(self, at: Ints32 | Ints) -> pa.Array:
         ends = np.cumsum([len(part) for part in self.parts])
         of = np.searchsorted(ends, at, side="right")
         order = np.argsort(of, kind="stable")
@@ -105,7 +107,7 @@ class GrowingTable:
             n, size = n + len(joined[-1]), size + joined[-1].nbytes
         self.parts.append(_concat(joined[::-1]).combine_chunks())
 
-    def take(self, at: NDArray[np.int64]) -> pa.Table:
+    def take(self, at: Ints) -> pa.Table:
         return _concat(self.parts).take(pa.array(at))
 
 
@@ -113,7 +115,7 @@ def _concat(parts: list[pa.Table]) -> pa.Table:
     return pa.concat_tables([one for one in parts if len(one)] or parts[:1], promote_options="permissive")
 
 
-def taken(columns: Sequence[Sequence[pa.Array]], at: NDArray[np.int32]) -> list[pa.Array]:
+def taken(columns: Sequence[Sequence[pa.Array]], at: Ints32) -> list[pa.Array]:
     """The values of columns, each in parts, at some places."""
     return [pa.concat_arrays(parts).take(pa.array(at)) for parts in columns]
 
@@ -123,7 +125,7 @@ class SlotsByKey:
 
     def __init__(self, kind: pa.DataType) -> None:
         self.values = GrowingColumn(kind)
-        self._runs: list[tuple[NDArray[np.uint32], NDArray[np.int32]]] = []
+        self._runs: list[tuple[NDArray[np.uint32], Ints32]] = []
 
     @property
     def nbytes(self) -> int:
@@ -139,13 +141,13 @@ class SlotsByKey:
         order = np.argsort(hashes, kind="stable")
         self._runs.append((hashes[order], slots[order]))
 
-    def renumber(self, keys: pa.Array, size: int, numbers: NDArray[np.int32]) -> None:
+    def renumber(self, keys: pa.Array, size: int, numbers: Ints32) -> None:
         """Have these keys in place of the first ``size``, and the slots by other numbers: of those removed, -1."""
         self.values.replace(size, keys)
         runs = [(hashes, numbers[slots]) for hashes, slots in self._runs]
         self._runs = [(hashes[slots >= 0], slots[slots >= 0]) for hashes, slots in runs]
 
-    def find(self, keys: pa.Array, state: NDArray[np.uint8]) -> NDArray[np.int64]:
+    def find(self, keys: pa.Array, state: ByteArray) -> Ints:
         """The slots of these keys that are alive, each once."""
         keys = keys.drop_null()
         if not len(keys) or not self._runs:
@@ -163,7 +165,7 @@ class SlotsByKey:
         same = pc.is_in(_plain(self.values.take(near)), value_set=_plain(keys))
         return np.unique(near[np.asarray(same)])
 
-    def slots(self, keys: pa.Array, state: NDArray[np.uint8]) -> NDArray[np.int64]:
+    def slots(self, keys: pa.Array, state: ByteArray) -> Ints:
         """The slot that is alive of each of these keys, the last if there are several; -1: it has none."""
         found = self.find(keys, state)[::-1]
         if not len(found):
@@ -184,7 +186,7 @@ def _plain(keys: pa.Array) -> pa.Array:
     return encode(keys).to_arrow() if pa.types.is_nested(keys.type) else keys
 
 
-def last_of_each(keys: pa.Array) -> NDArray[np.int64]:
+def last_of_each(keys: pa.Array) -> Ints:
     """The place of the last occurrence of each key, in order."""
     codes = np.asarray(_plain(keys).dictionary_encode().indices)
     last = np.zeros(int(codes.max()) + 1 if len(codes) else 0, np.int64)

@@ -44,8 +44,7 @@ from appulse.queries.tree import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import ByteArray, Flags, Floats, Ints
     from appulse.queries.keys import Range
     from appulse.queries.places import Place
 
@@ -66,12 +65,12 @@ class Texts:
 
     texts: pa.Array
     shapes: pa.Array
-    plain: NDArray[np.bool_]
-    first: NDArray[np.int64]
-    kinds: NDArray[np.uint8]
-    begins: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    values: NDArray[np.float64]
+    plain: Flags
+    first: Ints
+    kinds: ByteArray
+    begins: Ints
+    ends: Ints
+    values: Floats
 
     @staticmethod
     def of(texts: pa.Array) -> Texts:
@@ -107,7 +106,7 @@ class Texts:
             )
         )
 
-    def words(self, rows: NDArray[np.int64], at: NDArray[np.int64]) -> list[str]:
+    def words(self, rows: Ints, at: Ints) -> list[str]:
         """What the quotes of text literals enclose: of the texts at ``rows`` those that stand at ``at``."""
         starts = np.frombuffer(self.texts.buffers()[1], np.int64)[self.texts.offset :][rows]
         data = np.frombuffer(self.texts.buffers()[2] or b"", np.uint8)
@@ -117,13 +116,7 @@ class Texts:
 
 
 def _read_long(
-    data: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    begins: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    values: NDArray[np.float64],
-    first: NDArray[np.int64],
-    plain: NDArray[np.bool_],
+    data: ByteArray, starts: Ints, begins: Ints, ends: Ints, values: Floats, first: Ints, plain: Flags
 ) -> None:
     """Numbers of many digits; texts are not plain if one of them turns out to be whole."""
     long = np.flatnonzero(np.isnan(values))
@@ -170,7 +163,7 @@ class Template:
                 found.setdefault((column.stream, column.name), column)
         return tuple(found.values())
 
-    def given(self, texts: Texts, rows: NDArray[np.int64]) -> list[Values]:
+    def given(self, texts: Texts, rows: Ints) -> list[Values]:
         """The parameters of the texts at ``rows``, one value a text; not valid where a text is no time."""
         n, valid = len(rows), np.ones(len(rows), bool)
         at = np.array([parameter.number for parameter in self.parameters], np.int64)[:, None] + texts.first[rows]
@@ -192,7 +185,7 @@ class Template:
                 out.append(Values(TIME, np.array([time or 0 for time in times], np.int64), known))
         return out
 
-    def holds(self, columns: Mapping[str, Values], given: Sequence[Values]) -> NDArray[np.bool_]:
+    def holds(self, columns: Mapping[str, Values], given: Sequence[Values]) -> Flags:
         """Where the condition is true: row by row, each with the parameters of its own query."""
         named = {f"{_PARAMETER}{i}": values for i, values in enumerate(given)}
         return evaluate(self.tree, {**columns, **named}).true

@@ -21,8 +21,8 @@ from appulse.report.tracks_page import MOST_HAPPENINGS, Happening, Wording, leng
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Floats
     from appulse.report.tracks import Tracks
 
 __all__ = ["fences_page"]
@@ -151,12 +151,12 @@ def _beside(shapely: Any, shape: Any, longitude: float) -> Any:
     return shapely.geometrycollections(moved)
 
 
-def _outlines(areas: pa.Table, tracks: Tracks) -> list[list[NDArray[np.float64]]]:
+def _outlines(areas: pa.Table, tracks: Tracks) -> list[list[Floats]]:
     """The lines and rings of each region in the plane of the map; none where it is no geometry."""
     shapely = shapely_module()
     shapes, wrong = read(shapely, geometries_of(areas))
     radii = radii_of(areas, "fences")
-    found: list[list[NDArray[np.float64]]] = []
+    found: list[list[Floats]] = []
     for row, (shape, radius) in enumerate(zip(shapes, radii, strict=True)):
         if row in wrong:
             found.append([])

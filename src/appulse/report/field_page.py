@@ -21,8 +21,7 @@ from appulse.report.timeline import timeline
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Ints
     from appulse.model.uncertainty import Position
 
 __all__ = ["phenomena_page"]
@@ -98,7 +97,7 @@ def phenomena_page(
     return page(title, notes(remarks) + _body(clip, said), film_data(clip), "field_page.js")
 
 
-def _thinned(moments: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+def _thinned(moments: Ints, most: int) -> Ints:
     """All moments, or so many of them at even steps, the first and last among them."""
     if len(moments) <= most:
         return moments
@@ -106,12 +105,7 @@ def _thinned(moments: NDArray[np.int64], most: int) -> NDArray[np.int64]:
 
 
 def _left_out(
-    found: list[Phenomenon],
-    shown: list[Phenomenon],
-    moments: NDArray[np.int64],
-    steps: NDArray[np.int64],
-    readings: Readings,
-    sites: Sites,
+    found: list[Phenomenon], shown: list[Phenomenon], moments: Ints, steps: Ints, readings: Readings, sites: Sites
 ) -> list[str]:
     remarks = []
     if len(found) > len(shown):

@@ -14,8 +14,7 @@ from appulse.report.phenomena import COLOURS, Phenomenon
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.report.readings import Readings, Sites
 
 __all__ = ["Film", "film_data", "map_scale", "time_scale"]
@@ -29,8 +28,8 @@ class Film:
     """All that is shown, before it is put on a page."""
 
     clock: Clock
-    frames: NDArray[np.int64]
-    values: NDArray[np.float64]
+    frames: Ints
+    values: Floats
     sites: Sites
     readings: Readings
     phenomena: list[Phenomenon]

@@ -16,8 +16,7 @@ from appulse.model.positions import EARTHS, centred
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats
     from appulse.model.uncertainty import Position
 
 __all__ = ["flattened"]
@@ -39,7 +38,7 @@ def flattened(events: pa.Table, locations: pa.Table, place: Position) -> tuple[p
     middle = centred(known[:, 1], known[:, 0], earth).mean(axis=0).tolist() if len(known) else (earth.a, 0.0, 0.0)
     origin = on_surface(earth, *middle)
 
-    def flat(at: NDArray[np.float64]) -> NDArray[np.float64]:
+    def flat(at: Floats) -> Floats:
         found = np.empty((len(at), 2))
         ways(earth, np.tile(origin, (len(at), 1)), centred(at[:, 1], at[:, 0], earth), found)
         return found / _METRES
@@ -53,7 +52,7 @@ def flattened(events: pa.Table, locations: pa.Table, place: Position) -> tuple[p
     return events, locations.drop_columns([place.lat, place.lon])
 
 
-def _changed(column: pa.Array, change: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> pa.Array:
+def _changed(column: pa.Array, change: Callable[[Floats], Floats]) -> pa.Array:
     """A column of pairs of numbers, or of lists of such, with other numbers."""
     if pa.types.is_null(column.type):
         return column

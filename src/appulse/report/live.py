@@ -24,8 +24,7 @@ from appulse.report.tracks import DEGREE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.model.stream import Stream
 
 __all__ = ["BINS", "MOST_THINGS", "Shown", "outlines_of", "place_columns"]
@@ -48,7 +47,7 @@ class Shown:
     fences: pa.Table | None = None
     sensors: tuple[pa.Table, str, Position | None] | None = None  # places, the column of keys, and what degrees are
     _totals: dict[str, int] = field(default_factory=lambda: {"rows": 0, "answers": 0, "rejects": 0})
-    _histogram: NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS, np.int64))
+    _histogram: Ints = field(default_factory=lambda: np.zeros(BINS, np.int64))
     _counted: dict[str, int] = field(default_factory=dict)
     _rates: Rates = field(default_factory=Rates)
     _middle: MapMiddle = field(default_factory=MapMiddle)
@@ -76,13 +75,13 @@ class Shown:
         return message
 
     @cached_property
-    def _known(self) -> NDArray[np.float64]:
+    def _known(self) -> Floats:
         """The least and the greatest corner of fences and sensors; empty without any."""
         corners = [corner for fence in self.hello["fences"] for ring in fence["rings"] for corner in ring]
         places = np.array([*corners, *(place for _, *place in self.hello["sensors"])], np.float64).reshape(-1, 2)
         return np.stack([places.min(axis=0), places.max(axis=0)]) if len(places) else places
 
-    def _beside(self, longitudes: Any) -> NDArray[np.float64]:
+    def _beside(self, longitudes: Any) -> Floats:
         """Longitudes where the map has them: around the middle of fences and sensors, else around that of things."""
         return near(longitudes, self._middle.longitude)
 
@@ -227,7 +226,7 @@ def place_columns(stream: Stream) -> list[str]:
     return list(dict.fromkeys([stream.key, stream.time, *(name for name in named if isinstance(name, str))]))
 
 
-def _places(stream: Stream, table: pa.Table) -> tuple[list[str | None], tuple[NDArray[np.float64], ...]] | None:
+def _places(stream: Stream, table: pa.Table) -> tuple[list[str | None], tuple[Floats, ...]] | None:
     """Keys, x, y and error of rows; None where values are no places."""
     value = stream.value
     names: tuple[str, str]

@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Floats
 
 __all__ = ["Rates", "boxes", "clock_text", "figures"]
 
@@ -81,7 +81,7 @@ def clock_text(millis: float, *, stamped: bool) -> str:
         return f"{millis / 1000:.15g}"
 
 
-def boxes(places: NDArray[np.float64], known: NDArray[np.float64]) -> dict[str, Any]:
+def boxes(places: Floats, known: Floats) -> dict[str, Any]:
     """West, south, east and north of ``most`` places and of ``all``, and how many are ``outside`` of most.
 
     One bad reading far off must not shrink the map to a dot. What is ``known``, fences and sensors, always is on it.
@@ -96,7 +96,7 @@ def boxes(places: NDArray[np.float64], known: NDArray[np.float64]) -> dict[str, 
     return {"most": _box(most), "all": _box(every), "outside": int(odd.sum())}
 
 
-def _box(places: NDArray[np.float64]) -> list[float] | None:
+def _box(places: Floats) -> list[float] | None:
     if not len(places):
         return None
     return [*places.min(axis=0).tolist(), *places.max(axis=0).tolist()]

@@ -22,7 +22,7 @@ from appulse.report.tracks import LONGITUDES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Floats, Ints
 
 __all__ = ["Batch", "Matches", "batches_of", "funnel", "matches_of", "middles"]
 
@@ -47,10 +47,10 @@ class Matches:
     """Pairs in order of the later row's time; ``lag`` is the right time less the left one, in microseconds."""
 
     table: pa.Table
-    micros: NDArray[np.int64]
-    lag: NDArray[np.int64]
-    distance: NDArray[np.float64]
-    probability: NDArray[np.float64]
+    micros: Ints
+    lag: Ints
+    distance: Floats
+    probability: Floats
     stamps: bool
     zone: str
     left: int
@@ -101,7 +101,7 @@ def matches_of(answers: pa.Table) -> Matches:
     )
 
 
-def middles(matches: Matches, rows: NDArray[np.int64], positions: pa.Table) -> tuple[NDArray[np.float64], list[str]]:
+def middles(matches: Matches, rows: Ints, positions: pa.Table) -> tuple[Floats, list[str]]:
     """Half way between the two rows of some matches, by a table of positions by key; NaN where one is not known."""
     names = positions.column_names
     axes = [name for name in names if is_numeric(positions.schema.field(name).type) and name not in ("key", "stream")]
@@ -124,7 +124,7 @@ def middles(matches: Matches, rows: NDArray[np.int64], positions: pa.Table) -> t
     return found, axes
 
 
-def _half_way(left: NDArray[np.float64], right: NDArray[np.float64], axis: str) -> NDArray[np.float64]:
+def _half_way(left: Floats, right: Floats, axis: str) -> Floats:
     """The middles of pairs of coordinates; of longitudes beside each other, also over the 180th meridian."""
     if axis.lower() not in LONGITUDES:
         return (left + right) / 2
@@ -132,7 +132,7 @@ def _half_way(left: NDArray[np.float64], right: NDArray[np.float64], axis: str) 
     return near(found, longitude_middle(found))
 
 
-def carried_middles(matches: Matches, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], list[str]] | None:
+def carried_middles(matches: Matches, rows: Ints) -> tuple[Floats, list[str]] | None:
     """As `middles`, by coordinates that the streams carry; degrees become kilometres from the middle of all."""
     names = matches.table.column_names
     for east, north in _CARRIED:

@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Floats
 
 __all__ = ["MapMiddle", "longitude_middle", "near", "put_together"]
 
@@ -18,21 +18,21 @@ _STAYS = 45.0  # degrees that the middle of what moves may be from that of the m
 _EVEN = 0.1  # below it places are all around the Earth, and have no middle
 
 
-def near(longitudes: Any, other: Any) -> NDArray[np.float64]:
+def near(longitudes: Any, other: Any) -> Floats:
     """The same longitudes, at most half a turn from others."""
     at = np.asarray(longitudes, np.float64)
     with np.errstate(invalid="ignore"):
-        found: NDArray[np.float64] = at - TURN * np.round((at - other) / TURN)
+        found: Floats = at - TURN * np.round((at - other) / TURN)
     return found
 
 
-def longitude_middle(longitudes: NDArray[np.float64]) -> float:
+def longitude_middle(longitudes: Floats) -> float:
     """The middle of longitudes, by which `near` puts them side by side; 0 of none. What is not finite is left out."""
     turn = _turn(longitudes)
     return float(np.degrees(np.angle(turn)))
 
 
-def _turn(longitudes: NDArray[np.float64]) -> complex:
+def _turn(longitudes: Floats) -> complex:
     known = longitudes[np.isfinite(longitudes)]
     return complex(np.exp(1j * np.radians(known)).mean()) if len(known) else 0j
 
@@ -43,7 +43,7 @@ class MapMiddle:
     def __init__(self) -> None:
         self.longitude = 0.0
 
-    def follow(self, longitudes: NDArray[np.float64]) -> float:
+    def follow(self, longitudes: Floats) -> float:
         """The middle for things as they are now: the one so far, unless most have gone far from it."""
         turn, middle = _turn(longitudes), longitude_middle(longitudes)
         if abs(turn) > _EVEN and abs(float(near(middle, self.longitude)) - self.longitude) > _STAYS:

@@ -13,7 +13,7 @@ from appulse.model.columns import chunk, floats, is_numeric
 from appulse.model.times import is_number, is_time, to_micros
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Flags, Floats, Ints
 
 __all__ = [
     "Columns",
@@ -45,7 +45,7 @@ class Sites:
     """Where the sensors are, in the order of the locations."""
 
     names: list[str]
-    at: NDArray[np.float64]
+    at: Floats
     axes: tuple[str, str]
     unplaced: int
 
@@ -54,9 +54,9 @@ class Sites:
 class Readings:
     """Readings in order of sensor, then time; ``classes`` are the values where they are no numbers."""
 
-    sensor: NDArray[np.int64]
-    micros: NDArray[np.int64]
-    value: NDArray[np.float64]
+    sensor: Ints
+    micros: Ints
+    value: Floats
     classes: list[str]
     unplaced: int
     empty: int
@@ -93,7 +93,7 @@ def only(given: str | None, found: list[str], what: str, which: str, names: list
     return found[0]
 
 
-def micros_of(table: pa.Table, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def micros_of(table: pa.Table, name: str) -> tuple[Ints, Flags]:
     """Times in microseconds, numbers being seconds, and which of them there are."""
     micros, null, strange = to_micros(chunk(table[name]), "s")
     return micros, ~(null | strange)
@@ -133,7 +133,7 @@ def readings_of(table: pa.Table, columns: Columns, sites: Sites) -> Readings:
     return Readings(sensor[kept], micros[kept], value[kept], classes, unplaced, int((~good).sum()))
 
 
-def _values(column: pa.ChunkedArray) -> tuple[NDArray[np.float64], list[str]]:
+def _values(column: pa.ChunkedArray) -> tuple[Floats, list[str]]:
     """Numbers; of other values the place in their order."""
     if is_numeric(column.type):
         return floats(column), []
@@ -144,7 +144,7 @@ def _values(column: pa.ChunkedArray) -> tuple[NDArray[np.float64], list[str]]:
     return order[np.asarray(encoded.indices.fill_null(len(classes))).astype(np.int64)], sorted(classes)
 
 
-def film(readings: Readings, sensors: int, frames: NDArray[np.int64]) -> NDArray[np.float64]:
+def film(readings: Readings, sensors: int, frames: Ints) -> Floats:
     """What each sensor said last, by frame and sensor; NaN where it has said nothing for one and a half intervals."""
     shown = np.full((len(frames), sensors), np.nan)
     first = np.searchsorted(readings.sensor, np.arange(sensors + 1))
@@ -159,7 +159,7 @@ def film(readings: Readings, sensors: int, frames: NDArray[np.int64]) -> NDArray
     return shown
 
 
-def fresh_for(readings: Readings, frames: NDArray[np.int64]) -> float:
+def fresh_for(readings: Readings, frames: Ints) -> float:
     """For how many microseconds a reading is shown: no less than from one frame to the next."""
     gaps = np.diff(readings.micros)[np.diff(readings.sensor) == 0]
     usual = float(np.median(gaps)) if len(gaps) else 0.0

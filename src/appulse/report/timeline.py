@@ -13,8 +13,7 @@ from appulse.report.page import rounded
 from appulse.report.phenomena import COLOURS, lanes
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats
     from appulse.report.film import Film
     from appulse.report.phenomena import Phenomenon
 
@@ -53,7 +52,7 @@ def _values(clip: Film, one: Phenomenon) -> str:
     return first if first == last else f"{first}, at last {last}"
 
 
-def _quantiles(values: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+def _quantiles(values: Floats) -> list[Floats]:
     """A tenth, half and nine tenths of the sensors by frame; NaN where none has a value."""
     found = np.full((3, len(values)), np.nan)
     some = np.isfinite(values).any(axis=1)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Floats, Ints
+
 __all__ = ["Tracks", "tracks_of"]
 
 EARTH = 6_371_008.8  # metres
@@ -40,10 +42,10 @@ class Tracks:
     """
 
     names: list[tuple[int, str]]  # the frame a thing is of, and its key
-    thing: NDArray[np.int64]
-    micros: NDArray[np.int64]
-    at: NDArray[np.float64]
-    error: NDArray[np.float64]
+    thing: Ints
+    micros: Ints
+    at: Floats
+    error: Floats
     centre: tuple[float, float] | None
     stamps: bool
     zone: str
@@ -55,11 +57,11 @@ class Tracks:
         """Whether places were given in degrees."""
         return self.centre is not None
 
-    def plane(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
+    def plane(self, at: Floats) -> Floats:
         """Places as given in the plane of the map: in degrees longitude first, half a turn from its middle at most."""
         return at if self.centre is None else _mercator(at, *self.centre)
 
-    def together(self, at: NDArray[np.float64], rings: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+    def together(self, at: Floats, rings: list[Floats]) -> list[Floats]:
         """Some places of the plane and rings around their middle, each ring as a whole: over the edge of the plane."""
         if self.centre is None:
             return [at, *rings]
@@ -69,7 +71,7 @@ class Tracks:
         turns = [near(side / degree, middle) - side / degree for side in sides]
         return [one + turn * [degree, 0.0] for one, turn in zip((at, *rings), turns, strict=True)]
 
-    def longer(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
+    def longer(self, at: Floats) -> Floats:
         """How long a metre (a unit) is drawn at places as given."""
         return np.ones(len(at)) if self.centre is None else _stretch(at, self.centre[1])
 
@@ -185,7 +187,7 @@ def _columns(
     return key, time, *place, error
 
 
-def _centre(at: NDArray[np.float64]) -> tuple[float, float]:
+def _centre(at: Floats) -> tuple[float, float]:
     """The middle of longitudes and latitudes, also across the 180th meridian."""
     if not len(at):
         return 0.0, 0.0
@@ -193,7 +195,7 @@ def _centre(at: NDArray[np.float64]) -> tuple[float, float]:
     return longitude_middle(at[:, 0]), min(max(latitude, -FARTHEST), FARTHEST)
 
 
-def _mercator(at: NDArray[np.float64], longitude: float, latitude: float) -> NDArray[np.float64]:
+def _mercator(at: Floats, longitude: float, latitude: float) -> Floats:
     """Longitudes and latitudes in a plane in which small things have their shape wherever they are."""
     unit = EARTH * float(np.cos(np.radians(latitude)))
     return np.column_stack([np.radians(at[:, 0] - longitude) * unit, (_up(at[:, 1]) - _up(latitude)) * unit])
@@ -203,7 +205,7 @@ def _up(latitude: Any) -> Any:
     return np.arcsinh(np.tan(np.radians(np.clip(latitude, -FARTHEST, FARTHEST))))
 
 
-def _stretch(at: NDArray[np.float64], latitude: float) -> NDArray[np.float64]:
+def _stretch(at: Floats, latitude: float) -> Floats:
     """How many units of the plane a metre has at each place."""
-    found: NDArray[np.float64] = np.cos(np.radians(latitude)) * np.cosh(_up(at[:, 1]))
+    found: Floats = np.cos(np.radians(latitude)) * np.cosh(_up(at[:, 1]))
     return found

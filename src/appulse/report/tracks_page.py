@@ -15,8 +15,7 @@ from appulse.report.phenomena import COLOURS, lanes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.report.tracks import Tracks
 
 __all__ = ["MOST_HAPPENINGS", "Happening", "Wording", "length_unit", "tracks_page"]
@@ -68,7 +67,7 @@ def tracks_page(
     title: str,
     remarks: list[str],
     unit: str,
-    outlines: Mapping[int, list[NDArray[np.float64]]] | None = None,
+    outlines: Mapping[int, list[Floats]] | None = None,
 ) -> str:
     """One HTML page, by itself: ``found`` are in order of importance, ``remarks`` is said above the map."""
     around = _around(tracks)
@@ -101,7 +100,7 @@ def _around(tracks: Tracks) -> int:
     return max(1, AROUND * int(np.median(gaps))) if len(gaps) else 1
 
 
-def _rows(tracks: Tracks, shown: list[Happening], around: int) -> NDArray[np.int64]:
+def _rows(tracks: Tracks, shown: list[Happening], around: int) -> Ints:
     """The readings around some happenings, and one more at each end."""
     kept = np.zeros(len(tracks.thing), bool)
     for one in shown:
@@ -115,11 +114,11 @@ def _rows(tracks: Tracks, shown: list[Happening], around: int) -> NDArray[np.int
 def _data(
     shown: list[Happening],
     tracks: Tracks,
-    rows: NDArray[np.int64],
+    rows: Ints,
     around: int,
     wording: Wording,
     unit: str,
-    outlines: Mapping[int, list[NDArray[np.float64]]],
+    outlines: Mapping[int, list[Floats]],
 ) -> dict[str, Any]:
     """What the script reads: times in milliseconds from the first reading that is shown."""
     zero = int(tracks.micros[rows].min())
@@ -174,7 +173,7 @@ def _data(
     }
 
 
-def _box(at: NDArray[np.float64], outlines: list[NDArray[np.float64]]) -> list[float]:
+def _box(at: Floats, outlines: list[Floats]) -> list[float]:
     """Around places and outlines, as far as these do not make it more than three times as wide."""
     low, high = at.min(axis=0), at.max(axis=0)
     wide = max(high - low)

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
+    from appulse.kernels.arrays import Ints
 
 
 class Timed(Protocol):
     """Rows with times in microseconds."""
 
     @property
-    def time(self) -> NDArray[np.int64]: ...
+    def time(self) -> Ints: ...
     def __len__(self) -> int: ...
 
 
@@ -33,7 +32,7 @@ class Waits(Protocol):
 _FEW = 64
 
 
-def span(time: NDArray[np.int64]) -> tuple[int, int]:
+def span(time: Ints) -> tuple[int, int]:
     """The least and the greatest of some times."""
     if len(time) > _FEW:
         return int(time.min()), int(time.max())

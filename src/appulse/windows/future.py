@@ -30,8 +30,7 @@ from appulse.windows.clock import span
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Ints
     from appulse.model.strings import Bytes
 
 # A slow stream's rows may come this many of its mean pauses after the others.
@@ -66,8 +65,8 @@ def clock_held(at: int | None) -> Iterator[None]:
 class Judged:
     """Rows of a batch that are from the future, with how far (microseconds) each is ahead, and of what."""
 
-    rows: NDArray[np.int64]
-    by: NDArray[np.int64]
+    rows: Ints
+    by: Ints
     of: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -102,7 +101,7 @@ class FutureGuard:
     refused: tuple[int, int, int] | None = None  # time and key of rows that another key may yet confirm; how many
     longest: tuple[int, ...] = ()  # pauses of more than ``ahead`` between newest times: a few
 
-    def judge(self, time: NDArray[np.int64], key: Bytes, now: int | None = None) -> tuple[Judged, FutureGuard]:
+    def judge(self, time: Ints, key: Bytes, now: int | None = None) -> tuple[Judged, FutureGuard]:
         """Which rows are from the future, and what is known after them; ``now`` is by default this machine's."""
         if self.ahead is None or len(time) == 0:
             return _NONE, self
@@ -118,7 +117,7 @@ class FutureGuard:
         of = ("the wall clock",) * len(rows) + judged.of
         return Judged(np.concatenate([rows, kept[judged.rows]]), by, of), after
 
-    def _among_others(self, time: NDArray[np.int64], key: Bytes, now: int | None) -> tuple[Judged, FutureGuard]:
+    def _among_others(self, time: Ints, key: Bytes, now: int | None) -> tuple[Judged, FutureGuard]:
         if len(time) == 0:
             return _NONE, self
         assert self.ahead is not None  # noqa: S101 - else nothing is judged
@@ -137,7 +136,7 @@ class FutureGuard:
         longest, refused = self._longest(np.unique(time[kept])), (int(time[last]), int(keys[last]), count)
         return judged, replace(self._with(time[kept], key.take(kept)), refused=refused, longest=longest)
 
-    def _with(self, time: NDArray[np.int64], key: Bytes) -> FutureGuard:
+    def _with(self, time: Ints, key: Bytes) -> FutureGuard:
         """With rows that are in order."""
         if len(time) == 0:
             return self
@@ -166,7 +165,7 @@ class FutureGuard:
         refused = None if self.refused is not None and self.refused[0] <= newest else self.refused
         return FutureGuard(self.ahead, self.wall, newest, number, runner_up, moves, first, refused, self.longest)
 
-    def _apart(self, time: NDArray[np.int64], keys: NDArray[np.int64], now: int | None) -> Judged:
+    def _apart(self, time: Ints, keys: Ints, now: int | None) -> Judged:
         """Rows that a long pause parts from all before them, and that no second key confirms."""
         assert self.ahead is not None  # noqa: S101 - else nothing is judged
         known = [(self.newest, self.key), *([self.refused[:2]] if self.refused else [])]
@@ -196,7 +195,7 @@ class FutureGuard:
             by += (times[own] - voucher).tolist()
         return Judged(np.array(rows, np.int64), np.array(by, np.int64), (_OTHERS,) * len(rows))
 
-    def _usual(self, ticks: NDArray[np.int64], until: int) -> float:
+    def _usual(self, ticks: Ints, until: int) -> float:
         """How long a pause is nothing special, by the pauses there were until a time; ``ticks`` are this batch's."""
         ticks = np.union1d(ticks[ticks <= until], until)
         pauses = self.moves + len(ticks) - int(np.searchsorted(ticks, self.newest, "right")) - 1
@@ -209,7 +208,7 @@ class FutureGuard:
             passed, pauses = passed - pause, pauses - 1
         return _PAUSES * passed / pauses
 
-    def _longest(self, ticks: NDArray[np.int64]) -> tuple[int, ...]:
+    def _longest(self, ticks: Ints) -> tuple[int, ...]:
         """The longest pauses between newest times, with those of a batch; the longest comes last."""
         assert self.ahead is not None  # noqa: S101 - else nothing is judged
         new = ticks[np.searchsorted(ticks, self.newest, "right") :]

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
     from matplotlib.patches import Circle
-    from numpy.typing import NDArray
+
+    from appulse.kernels.arrays import Floats
 
 __all__ = ["draw"]
 
@@ -90,20 +91,20 @@ def _lines(axes: Axes, disc: Circle, lines: Any, colour: str, width: float, alph
     drawn.set_clip_path(disc)
 
 
-def _unbroken(track: pd.DataFrame) -> list[NDArray[np.float64]]:
+def _unbroken(track: pd.DataFrame) -> list[Floats]:
     """The track in pieces without a gap of more than a minute."""
     breaks = np.flatnonzero(track["at"].diff() > pd.Timedelta(1, "min"))
     return [piece for piece in np.split(track[["x", "y"]].to_numpy(), breaks) if len(piece) > 1]
 
 
-def _near(track: pd.DataFrame, moment: pd.Timestamp) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _near(track: pd.DataFrame, moment: pd.Timestamp) -> tuple[Floats, Floats]:
     """The places of a track around a moment, and how many seconds from it each is."""
     off = (track["at"] - moment.as_unit("us")).abs()
     near = off <= AROUND
     return track.loc[near, ["x", "y"]].to_numpy(), np.asarray(off[near].dt.total_seconds(), np.float64)
 
 
-def _disc(axes: Axes, places: NDArray[np.float64]) -> Circle:
+def _disc(axes: Axes, places: Floats) -> Circle:
     """A disc around all places, which fills the axes, with a bar of 50 nautical miles beside it."""
     from matplotlib.patches import Circle
 
@@ -121,7 +122,7 @@ def _disc(axes: Axes, places: NDArray[np.float64]) -> Circle:
     return disc
 
 
-def _ladder(axes: Axes, chance: NDArray[np.float64]) -> None:
+def _ladder(axes: Axes, chance: Floats) -> None:
     """Each alarm a stem as high as it is probable, in order."""
     places = np.arange(len(chance))
     for some, colour in ((chance < CERTAIN, DOUBTFUL), (chance >= CERTAIN, SURE)):

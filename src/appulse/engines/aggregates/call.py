@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.engines.bucket import Blobs
+    from appulse.kernels.arrays import Floats
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
@@ -331,7 +332,7 @@ def _answer_columns(answer: Answer, *, conditional: bool) -> Iterator[pa.Array]:
         yield pa.array(answer.distribution.error)
 
 
-def _with_nulls(values: NDArray[np.float64]) -> pa.Array:
+def _with_nulls(values: Floats) -> pa.Array:
     return pa.array(values, mask=np.isnan(values))
 
 

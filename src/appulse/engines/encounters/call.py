@@ -42,8 +42,7 @@ from appulse.operators.plan import tolerated
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Ints
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
     from appulse.model.motion import Motion
@@ -342,5 +341,5 @@ def _closest(runs: Approaches, call: EncounterCall) -> list[pa.Array]:
     return [_times(moment, call.moment_type, call), pa.array(runs.distance)]
 
 
-def _times(micros: NDArray[np.int64], kind: pa.DataType, call: EncounterCall) -> pa.Array:
+def _times(micros: Ints, kind: pa.DataType, call: EncounterCall) -> pa.Array:
     return from_micros(micros, kind, call.streams[0].unit)

@@ -37,9 +37,8 @@ from appulse.queries.slots import last_of_each
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from appulse.engines.fences.terms import TermSet
+    from appulse.kernels.arrays import Ints
     from appulse.model.carried import Columns
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
@@ -312,7 +311,7 @@ def _motion_of(stream: Stream, name: str, settings: FenceSettings) -> Straight |
     return stream.motion
 
 
-def never_entered(regions: Regions, rows: NDArray[np.int64], shown: pa.Table, call: FenceCall) -> pa.Table:
+def never_entered(regions: Regions, rows: Ints, shown: pa.Table, call: FenceCall) -> pa.Table:
     """Fences too small to be entered, of such ``rows`` of a table, as rejects: they stand all the same."""
     value, enter = call.encoding.model, call.enter
     sigma = known_size(value) if isinstance(value, Gaussian | Position) else None

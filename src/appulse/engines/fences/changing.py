@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from appulse.engines.fences.bucket import FenceBucket
     from appulse.engines.fences.call import FenceCall
     from appulse.engines.fences.versions import FenceVersion
+    from appulse.kernels.arrays import Ints
     from appulse.model.regions import RegionSet
 
 # Blocks of a snapshot: visits, sets of fences, and the names of fences that were removed.
@@ -120,7 +121,7 @@ class ChangingFenceBucket(LookingBucket):
         self.output.add(len(table))
         return [table] if len(table) else []
 
-    def _names(self, versions: list[FenceVersion], number: NDArray[np.int64]) -> pa.Array:
+    def _names(self, versions: list[FenceVersion], number: Ints) -> pa.Array:
         """The names of fences by number: of those that stand in some set, and of those that were removed."""
         labels, of = [pa.array([], self.call.query_type)], np.full(len(number), -1)
         for version in versions:

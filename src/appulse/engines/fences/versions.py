@@ -28,9 +28,8 @@ from appulse.operators.changing_fences import Standing
 from appulse.queries.slots import GrowingTable, SlotsByKey, as_keys, last_of_each
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from appulse.engines.fences.call import FenceCall
+    from appulse.kernels.arrays import ByteArray, Ints
     from appulse.model.regions import Regions
 
 _DIGEST = 16
@@ -68,8 +67,8 @@ class FenceVersion:
     """
 
     store: FenceStore
-    stands: NDArray[np.uint8]
-    number: NDArray[np.int64]
+    stands: ByteArray
+    number: Ints
     known: int
     digest: bytes
     terms: TermSet | None = None
@@ -88,11 +87,11 @@ class FenceVersion:
         self.store.regions.expect(readings)
 
     @property
-    def places(self) -> NDArray[np.int64]:
+    def places(self) -> Ints:
         """Those that stand."""
         return np.flatnonzero(self.stands)
 
-    def names(self, places: NDArray[np.int64]) -> pa.Array:
+    def names(self, places: Ints) -> pa.Array:
         """The names of fences by place."""
         return self.store.names.values.take(places)
 
@@ -100,20 +99,20 @@ class FenceVersion:
         """The rows that say what stands."""
         return self.store.rows.take(self.places)
 
-    def places_of(self, names: pa.Array) -> NDArray[np.int64]:
+    def places_of(self, names: pa.Array) -> Ints:
         """Where the fence of each name is that stands; -1: there is none."""
         room = np.zeros(len(self.store), np.uint8)
         room[: len(self.stands)] = self.stands
         return self.store.names.slots(names, room)
 
-    def without(self, places: NDArray[np.int64]) -> FenceVersion:
+    def without(self, places: Ints) -> FenceVersion:
         """The set without some fences."""
         stands = self.stands.copy()
         stands[places] = 0
         return replace(self, stands=stands)
 
     def with_more(
-        self, regions: Regions, number: NDArray[np.int64], names: pa.Array, rows: pa.Table, terms: TermSet | None
+        self, regions: Regions, number: Ints, names: pa.Array, rows: pa.Table, terms: TermSet | None
     ) -> FenceVersion:
         """The set with more fences."""
         whole = self
@@ -137,7 +136,7 @@ class FenceVersion:
 
 
 def version_of(
-    store: FenceStore, number: NDArray[np.int64], known: int, rows: pa.Table, digest: bytes, call: FenceCall
+    store: FenceStore, number: Ints, known: int, rows: pa.Table, digest: bytes, call: FenceCall
 ) -> FenceVersion:
     """A set of all fences of a store, with their terms from the rows that say what they are."""
     terms, _ = terms_of(rows, call.encoding.unit, call.types)
@@ -177,9 +176,7 @@ def changed(
     return _KEPT[digest]
 
 
-def known_version(
-    table: pa.Table, number: NDArray[np.int64], known: int, digest: bytes, call: FenceCall
-) -> FenceVersion:
+def known_version(table: pa.Table, number: Ints, known: int, digest: bytes, call: FenceCall) -> FenceVersion:
     """A set again: that of this worker process if it has it."""
     if digest not in _KEPT:
         regions = NO_REGIONS

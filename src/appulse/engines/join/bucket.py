@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags
     from appulse.operators.few_points import FewPairsFound
 
 Batches = list[tuple[int, int, Objects]]  # stream, lane, rows
@@ -168,11 +168,9 @@ class JoinBucket(ObjectsBucket):
             self.pairs.withdraw(self.operator.gone)
         return came, [ended]
 
-    def _still_held(self, stream: int, rows: Objects) -> NDArray[np.bool_]:
+    def _still_held(self, stream: int, rows: Objects) -> Flags:
         """Which rows may still be in their time window."""
-        held: NDArray[np.bool_] = rows.time + self.call.plan.windows[stream] >= (
-            NEVER if self.over is None else self.over
-        )
+        held: Flags = rows.time + self.call.plan.windows[stream] >= (NEVER if self.over is None else self.over)
         return held
 
     def _withdrawn(self) -> list[Answers]:

@@ -63,9 +63,8 @@ from appulse.windows.frames import in_bursts, meaning_of, rule_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from appulse.engines.carrying import CarriedBy
+    from appulse.kernels.arrays import Ints
     from appulse.model.batch import Ragged
     from appulse.model.carried import Columns
     from appulse.model.meaning import Meaning
@@ -522,7 +521,7 @@ def _pairs_table(answers: Answers, call: JoinCall, carry: CarriedBy = carried_by
     return pa.Table.from_arrays([*columns, *filled, *carried], schema=call.answer_schema)
 
 
-def _named(stream: NDArray[np.int64], call: JoinCall) -> pa.Array:
+def _named(stream: Ints, call: JoinCall) -> pa.Array:
     """The name of each row's stream; of two streams, one is always on the left."""
     first, n = int(stream[0]), len(stream)
     if not (stream == first).all():
@@ -540,7 +539,7 @@ def _pairs_column(pairings: Ragged[Pairings], units: Sequence[float] | None) -> 
     return pa.ListArray.from_arrays(pa.array(pairings.offsets, pa.int32()), pairs).cast(PAIRS)
 
 
-def times_of(micros: NDArray[np.int64], stream: NDArray[np.int64], call: JoinCall) -> pa.Array:
+def times_of(micros: Ints, stream: Ints, call: JoinCall) -> pa.Array:
     """Times of the rows of some streams, in the type they came in."""
     units = call.units
     if len(set(units)) == 1 or is_time(call.time_type):

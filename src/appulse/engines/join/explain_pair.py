@@ -39,10 +39,9 @@ from appulse.windows.definitions import TimeWindow
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
     from appulse.engines.join.call import JoinSettings
     from appulse.engines.options import Options
+    from appulse.kernels.arrays import Floats
     from appulse.model.encoding import Encoding
     from appulse.model.filled import Fill
     from appulse.model.objects import Objects
@@ -178,9 +177,7 @@ def _fills(table: pa.Table, encoding: Encoding) -> Iterator[str]:
         yield f"{encoding.name}: {name} was missing, filled by {rule}{_listed(rows)}"
 
 
-def _explained(
-    fill: Fill, attributes: tuple[str, ...], values: NDArray[np.float64]
-) -> list[tuple[str, str, list[int]]]:
+def _explained(fill: Fill, attributes: tuple[str, ...], values: Floats) -> list[tuple[str, str, list[int]]]:
     explain = getattr(fill, "explain", None)
     if explain is not None and np.isnan(values).any():
         listed = explain(dict(zip(attributes, values[0].tolist(), strict=True)))
@@ -253,9 +250,7 @@ def _numbers(left: _Side, right: _Side, call: JoinCall) -> Iterator[str]:
     yield f"Cantelli on squared distances: at most {mass * bound:.6g}"
 
 
-def _by_group(
-    gap: NDArray[np.float64], error: NDArray[np.float64] | None, call: JoinCall, margin: float
-) -> Iterator[str]:
+def _by_group(gap: Floats, error: Floats | None, call: JoinCall, margin: float) -> Iterator[str]:
     """How far apart the means are in each group of dimensions, and of normal rows which of the groups decides."""
     plan = call.plan
     named = names(call.encodings[0].model, len(gap))
@@ -272,7 +267,7 @@ def _by_group(
         yield _decides(shares)
 
 
-def _half_space(error: NDArray[np.float64], way: NDArray[np.float64], mass: float, epsilon: float) -> Iterator[str]:
+def _half_space(error: Floats, way: Floats, mass: float, epsilon: float) -> Iterator[str]:
     """The bound along the line of centres, and the ellipse of the difference where it is one."""
     distance = float(np.linalg.norm(way))
     line = way / distance if distance > 0.0 else np.eye(len(way))[0]
@@ -288,16 +283,14 @@ def _half_space(error: NDArray[np.float64], way: NDArray[np.float64], mass: floa
         yield _axes(variances[::-1], distance * np.abs(line @ axes[:, ::-1]), mass, epsilon)
 
 
-def _cylinder(
-    error: NDArray[np.float64], way: NDArray[np.float64], mass: float, epsilon: tuple[float, float]
-) -> Iterator[str]:
+def _cylinder(error: Floats, way: Floats, mass: float, epsilon: tuple[float, float]) -> Iterator[str]:
     """The same along the Earth, and which of the two ways decides."""
     yield from _half_space(error[:2, :2], way[:2], mass, epsilon[0])
     horizontal = _along(way[:2], error[:2, :2], epsilon[0])
     yield _decides({"horizontal": horizontal, "vertical": _along(way[2:], error[2:, 2:], epsilon[1])})
 
 
-def _along(way: NDArray[np.float64], error: NDArray[np.float64], epsilon: float) -> float:
+def _along(way: Floats, error: Floats, epsilon: float) -> float:
     """The probability to be within epsilon along the line of centres: at least that of being so at all."""
     distance = float(np.linalg.norm(way))
     line = way / distance if distance > 0.0 else np.eye(len(way))[0]
@@ -315,18 +308,18 @@ def _decides(shares: dict[str, float]) -> str:
     return f"along each: {bounds}; {min(shares, key=shares.__getitem__)} decides"
 
 
-def _axes(variances: NDArray[np.float64], means: NDArray[np.float64], mass: float, epsilon: float) -> str:
+def _axes(variances: Floats, means: Floats, mass: float, epsilon: float) -> str:
     """How much of the probability each axis of an ellipse leaves: what is within epsilon is so along each."""
     left = [_share(mean, own, epsilon) for mean, own in zip(means.tolist(), variances.tolist(), strict=True)]
     listed = ", ".join(f"{name} {mass * share:.6g}" for name, share in zip(_ORDINALS, left, strict=False))
     return f"along its axes: at most {listed}; the {_ORDINALS[int(np.argmin(left))]} decides"
 
 
-def _difference(left: _Side, right: _Side, way: NDArray[np.float64], plan: JoinPlan) -> NDArray[np.float64]:
+def _difference(left: _Side, right: _Side, way: Floats, plan: JoinPlan) -> Floats:
     """The covariance of the difference of two normal rows; on the Earth along and across the geodesic, and upward."""
     one, other, d = left.row.spread, right.row.spread, len(way)
     if plan.earth is None:
-        total: NDArray[np.float64] = (matrices(one, d) + matrices(other, d))[0]
+        total: Floats = (matrices(one, d) + matrices(other, d))[0]
         return total
     total = np.zeros((d, d))
     ends = (left.row.centre[0, :3].tolist(), right.row.centre[0, :3].tolist())

@@ -12,12 +12,11 @@ from appulse.model.few import Layout, offset_bytes, per_unit
 from appulse.model.strings import decode
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import ByteArray, Floats, Hashes, Ints
     from appulse.model.strings import Bytes
     from appulse.operators.answers import Answers
 
-    Side = tuple[NDArray[np.uint64], NDArray[np.int64]]
+    Side = tuple[Hashes, Ints]
 
 _SIDES = [f"{side}_{what}" for side in ("left", "right") for what in ("stream", "key", "time")]
 _WRITTEN = [1, 2, 4, 5, 6, 7]  # columns that differ from table to table
@@ -28,8 +27,8 @@ _TWO = 2
 class _Blank(NamedTuple):
     """The message of a table of some length, and where in it its numbers are."""
 
-    message: NDArray[np.uint8]
-    places: NDArray[np.int64]
+    message: ByteArray
+    places: Ints
 
 
 class FewPairs:
@@ -65,11 +64,7 @@ class FewPairs:
         )
 
     def table_of(
-        self,
-        left: Side,
-        right: Side,
-        figures: tuple[NDArray[np.float64], NDArray[np.float64]],
-        texts: tuple[Bytes, Bytes] | None,
+        self, left: Side, right: Side, figures: tuple[Floats, Floats], texts: tuple[Bytes, Bytes] | None
     ) -> pa.Table:
         """Pairs whose rows have these canonical keys and times, with their distances and probabilities, as a table.
 

@@ -30,13 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
     Batches = list[tuple[int, int, Objects]]  # stream, lane, rows
 
 # Boxes to look at for a row, on the average, beyond which filling it costs less.
@@ -78,7 +76,7 @@ class HolesLeft:
         return Filled(np.arange(n + 1), values, np.ones(n), np.full(values.shape, OBSERVED, np.int64))
 
 
-def is_open(objects: Objects) -> NDArray[np.bool_]:
+def is_open(objects: Objects) -> Flags:
     """Which rows still have holes."""
     return np.asarray(np.isnan(objects.centre).any(axis=1))
 
@@ -257,7 +255,7 @@ class Unfilled:
         self._held[stream] = replace(boxes, serial=serial)
         return found
 
-    def _meeting(self, stream: int, rows: _Boxes, others: dict[int, _Boxes]) -> NDArray[np.bool_]:
+    def _meeting(self, stream: int, rows: _Boxes, others: dict[int, _Boxes]) -> Flags:
         """Which rows of a stream come within epsilon of others in reach."""
         # Rounded up: what is close stays so.
         limit2 = self._plan.limit**2 * (1.0 + 1e-9)
@@ -297,7 +295,7 @@ class Unfilled:
         for stream, boxes in enumerate(self._held):
             self._keep(stream, boxes.rank >= least[boxes.rank >> _NUMBERS, stream])
 
-    def _keep(self, stream: int, kept: NDArray[np.bool_]) -> None:
+    def _keep(self, stream: int, kept: Flags) -> None:
         if kept.all():
             return
         self._held[stream] = self._held[stream].filter(kept)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from appulse.engines.arriving import Arrivals
     from appulse.engines.join.bucket import JoinBucket
+    from appulse.kernels.arrays import Ints
     from appulse.model.encoding import Seen
     from appulse.model.few import FewRows
 
@@ -78,7 +78,7 @@ class ShortPushes:
         return bucket.keep_few(sum(many), pairs)
 
 
-def _located(seen: Seen, table: pa.Table) -> tuple[FewRows, pa.Buffer, NDArray[np.int64]] | None:
+def _located(seen: Seen, table: pa.Table) -> tuple[FewRows, pa.Buffer, Ints] | None:
     """How a few rows are read, their message, and where in it their columns are; None where they are not as before."""
     few = seen.few if 0 < len(table) <= FEW and seen.short == table.schema else None
     found = None if few is None else few.message(table)

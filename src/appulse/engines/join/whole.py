@@ -16,9 +16,8 @@ from appulse.model.strings import Bytes, decode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from appulse.engines.join.call import JoinCall
+    from appulse.kernels.arrays import Ints
     from appulse.model.carried import Columns
     from appulse.model.encoding import Encoding
     from appulse.model.objects import Objects
@@ -65,7 +64,7 @@ class _Carried:
         self._given = given
 
     def of(
-        self, keys: Bytes, stream: NDArray[np.int64], encodings: Sequence[Encoding], columns: Columns
+        self, keys: Bytes, stream: Ints, encodings: Sequence[Encoding], columns: Columns
     ) -> tuple[Bytes, list[pa.Array]]:
         """As `carried_by`, of the rows of one stream at places."""
         number, place = int(stream[0]), keys.data.view(np.int64)
@@ -95,14 +94,14 @@ class _Words:
     def __init__(self, column: pa.Array) -> None:
         self._column, kind = column, column.type
         self._plain = pa.types.is_primitive(kind) and kind.bit_width == _BITS
-        self.words: NDArray[np.int64]
+        self.words: Ints
         if self._plain:
             given = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column)]
             self.words = np.require(given, requirements="W")
         else:
             self.words = steps(len(column))
 
-    def array_of(self, words: NDArray[np.int64]) -> pa.Array:
+    def array_of(self, words: Ints) -> pa.Array:
         """The column of such rows."""
         if not self._plain:
             return self._column.take(pa.array(words))

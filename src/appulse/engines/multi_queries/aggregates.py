@@ -13,10 +13,9 @@ from appulse.operators.query_aggregates import CONDITIONAL, aggregate_choices
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from appulse.engines.multi_queries.call import WindowCall
     from appulse.engines.multi_queries.rows import Snapshot
+    from appulse.kernels.arrays import Ints
     from appulse.operators.query_windows import Wanted
     from appulse.queries.sets import QuerySet
 
@@ -39,7 +38,7 @@ def aggregate_table(
     return pa.Table.from_arrays(columns, schema=call.answer_schema)
 
 
-def _groups(call: WindowCall, shown: Snapshot, group: NDArray[np.int64]) -> Iterator[pa.Array]:
+def _groups(call: WindowCall, shown: Snapshot, group: Ints) -> Iterator[pa.Array]:
     """The columns that name groups: as some row of the first stream has them, for each answer has one."""
     known, row = np.unique(shown.groups[0], return_index=True)
     at = row[np.searchsorted(known, group)] if len(known) else group

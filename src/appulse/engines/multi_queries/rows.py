@@ -26,9 +26,8 @@ from appulse.queries.columns import TEXT, values_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from appulse.engines.queries.call import QueryCall
+    from appulse.kernels.arrays import Flags, Floats, Hashes, Ints
     from appulse.model.encode import ValidRows
 
 # The number of a row, while it is checked.
@@ -46,7 +45,7 @@ class _Samples(Batch):
     """Samples of rows, with all columns that conditions may name."""
 
     table: pa.Table
-    weight: NDArray[np.float64]
+    weight: Floats
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class WindowRows(Batch):
     """Rows of one stream, as they came, and their samples (None: rows are certain)."""
 
     table: pa.Table
-    time: NDArray[np.int64]
+    time: Ints
     samples: Ragged[_Samples] | None = None
 
     @staticmethod
@@ -94,8 +93,8 @@ class Snapshot:
         self,
         streams: Sequence[QueryCall],
         rows: Sequence[WindowRows],
-        ticks: Sequence[NDArray[np.int64]],
-        new: Sequence[NDArray[np.bool_]],
+        ticks: Sequence[Ints],
+        new: Sequence[Flags],
         was: int,
         complete: int,
         *,
@@ -112,9 +111,9 @@ class Snapshot:
         )
         self._sides: dict[bool, list[StreamView]] = {}
 
-    def there(self, stream: int) -> NDArray[np.bool_]:
+    def there(self, stream: int) -> Flags:
         """The rows of complete ticks."""
-        there: NDArray[np.bool_] = self.ticks[stream] < self._complete
+        there: Flags = self.ticks[stream] < self._complete
         return there
 
     def sides(self, *, counted: bool) -> list[StreamView]:
@@ -142,7 +141,7 @@ class Snapshot:
         return [rows.sampled() for rows in self.rows]
 
     @cached_property
-    def groups(self) -> list[NDArray[np.int64]]:
+    def groups(self) -> list[Ints]:
         """The group of each row, numbered alike in all streams."""
         numbers = LabelNumbers()
         found = []
@@ -151,7 +150,7 @@ class Snapshot:
         return found
 
     @cached_property
-    def _ranks(self) -> list[NDArray[np.int64]]:
+    def _ranks(self) -> list[Ints]:
         return [
             _ranks(rows, call, tick, group)
             for rows, call, tick, group in zip(self.rows, self.streams, self.ticks, self.groups, strict=True)
@@ -163,7 +162,7 @@ class _Held(Batch):
     """Rows of a stream with their ticks."""
 
     rows: WindowRows
-    tick: NDArray[np.int64]
+    tick: Ints
 
 
 class _StreamRows:
@@ -185,7 +184,7 @@ class _StreamRows:
             self.link = link
             self.held.set(self.held.all())
 
-    def hashes(self, rows: WindowRows) -> NDArray[np.uint64]:
+    def hashes(self, rows: WindowRows) -> Hashes:
         """Hashes of the groups of rows and of the values that link them: the same for those that are equal."""
         found = group_hashes(_labels(rows, self._call), len(rows)).view(np.uint64)
         for name in self.link:
@@ -215,11 +214,11 @@ class BufferedRows:
     def nbytes(self) -> int:
         return sum(own.held.nbytes for own in self._held)
 
-    def all(self) -> list[tuple[WindowRows, NDArray[np.int64]]]:
+    def all(self) -> list[tuple[WindowRows, Ints]]:
         """The rows of each stream in the order in which they came, and their ticks."""
         return [(held.rows, held.tick) for held in (own.all() for own in self._held)]
 
-    def set(self, stream: int, rows: WindowRows, ticks: NDArray[np.int64]) -> None:
+    def set(self, stream: int, rows: WindowRows, ticks: Ints) -> None:
         """Hold these rows of a stream alone."""
         self._held[stream].held.set(_Held(rows, ticks))
 
@@ -272,7 +271,7 @@ class BufferedRows:
             if not kept.all():
                 self.set(i, rows.filter(kept), tick[kept])
 
-    def _ticks_of(self, came: Mapping[int, WindowRows]) -> dict[int, NDArray[np.int64]]:
+    def _ticks_of(self, came: Mapping[int, WindowRows]) -> dict[int, Ints]:
         if not self._arrival:
             return {i: rows.time for i, rows in came.items()}
         known = np.unique(np.concatenate([np.empty(0, np.int64), *(rows.time for rows in came.values())]))
@@ -297,7 +296,7 @@ def rows_of(call: QueryCall, table: pa.Table) -> tuple[WindowRows, pa.Table]:
     return WindowRows.of(good, replace(rows, table=rows.table.drop_columns([_ROW])), call), bad
 
 
-def _ranks(rows: WindowRows, call: QueryCall, tick: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+def _ranks(rows: WindowRows, call: QueryCall, tick: Ints, group: Ints) -> Ints:
     """The order of rows of one tick: by key, then by all that they hold, so that it is the same everywhere.
 
     Rows that are alone at their time have no rank, for there is none to be put before. Rows of a tick are of one time.
@@ -315,16 +314,16 @@ def _ranks(rows: WindowRows, call: QueryCall, tick: NDArray[np.int64], group: ND
     return ranks
 
 
-def _tied(*columns: NDArray[np.int64]) -> NDArray[np.int64]:
+def _tied(*columns: Ints) -> Ints:
     """The rows that have all of their values in common with another."""
     order = np.lexsort(columns)
     if not len(order):
         return order
     tied = np.logical_and.reduce([np.diff(values[order]) == 0 for values in columns])
-    found: NDArray[np.int64] = order[np.append(tied, False) | np.append(False, tied)]
+    found: Ints = order[np.append(tied, False) | np.append(False, tied)]
     return found
 
 
-def _ranked(values: pa.Array) -> NDArray[np.int64]:
+def _ranked(values: pa.Array) -> Ints:
     """The rank of each value's canonical bytes, from 1; equal ones have one rank."""
     return np.asarray(pc.rank(encode(values).to_arrow(), tiebreaker="dense")).astype(np.int64)

@@ -46,8 +46,7 @@ from appulse.queries.slots import as_keys, plain_key
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Ints, Ints32
     from appulse.model.carried import Columns
     from appulse.model.encode import ValidRows
     from appulse.model.meaning import Meaning
@@ -381,7 +380,7 @@ class LocalQueries:
             self._rejects.append(refused_queries(table, never, self.call.reject_schema, NEVER_TRUE))
         return sorted(wrong), outside
 
-    def _labels(self, table: pa.Table) -> tuple[list[tuple[int, str]], NDArray[np.int32] | None]:
+    def _labels(self, table: pa.Table) -> tuple[list[tuple[int, str]], Ints32 | None]:
         """What queries select, by number; and those that select what there is not."""
         if SELECT not in table.column_names:
             return [], np.zeros(len(table), np.int32) if self.call.selecting else None
@@ -474,7 +473,7 @@ def check_until(kind: pa.DataType, own: pa.DataType) -> None:
         raise BadArgument(f"Column 'until' is {kind}, and the stream's times are {own}. Give such.")
 
 
-def until_of(table: pa.Table, unit: str) -> tuple[NDArray[np.int64] | None, list[tuple[int, str]]]:
+def until_of(table: pa.Table, unit: str) -> tuple[Ints | None, list[tuple[int, str]]]:
     """The last time at which queries hold, as a stream has its times; and those where that is none."""
     if UNTIL not in table.column_names:
         return None, []

@@ -23,8 +23,7 @@ from appulse.queries.places import place_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.encode import ValidRows
     from appulse.model.encoding import Encoding
     from appulse.operators.query_match import Matched
@@ -47,7 +46,7 @@ def matched(queries: QuerySet, rows: ValidRows, encoding: Encoding, threshold: f
     return both(found, match(queries, points_of(rows, encoding), threshold, normal=False))
 
 
-def windows_of(rows: ValidRows, encoding: Encoding) -> Iterator[tuple[NDArray[np.int64], WideRows]]:
+def windows_of(rows: ValidRows, encoding: Encoding) -> Iterator[tuple[Ints, WideRows]]:
     """Rows with normal errors out to where they have no part, and which of them each is."""
     curved = _curved(rows, encoding)
     flat, rest = np.flatnonzero(~curved), np.flatnonzero(curved)
@@ -57,7 +56,7 @@ def windows_of(rows: ValidRows, encoding: Encoding) -> Iterator[tuple[NDArray[np
         yield rest, curved_windows(normals_of(rows.take(rest), encoding, copied=False))
 
 
-def _curved(rows: ValidRows, encoding: Encoding) -> NDArray[np.bool_]:
+def _curved(rows: ValidRows, encoding: Encoding) -> Flags:
     """Positions whose errors are too large, or that are too near a pole, for degrees to be as those of a plane."""
     model = encoding.held_as
     if not isinstance(model, Position):
@@ -147,17 +146,13 @@ def normals_of(rows: ValidRows, encoding: Encoding, *, copied: bool = True) -> N
     return Normals(columns, time, owner, names, mean, sigma, covariance, exists, at, scale, error[owner], earth)
 
 
-def _over(
-    lon: NDArray[np.float64], reach: NDArray[np.float64], middle: float
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _over(lon: Floats, reach: Floats, middle: float) -> tuple[Ints, Floats]:
     """Places that reach 180 degrees from the middle of all longitudes, and what takes each to the other side."""
     far = np.abs(lon - middle) + reach >= 180.0
     return np.flatnonzero(far), np.where(lon[far] > middle, -360.0, 360.0)
 
 
-def _in_degrees(
-    flat: NDArray[np.float64], above: NDArray[np.float64], metres: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _in_degrees(flat: Floats, above: Floats, metres: Floats) -> Floats:
     """The upper triangle of the covariance of latitude, longitude and, if there is one, altitude."""
     east, north, none = metres[:, 0], metres[:, 1], np.zeros(len(flat))
     xx, xy, yy = flat.T if flat.shape[1] > 1 else (flat[:, 0] ** 2, none, flat[:, 0] ** 2)

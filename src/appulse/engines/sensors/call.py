@@ -31,8 +31,7 @@ from appulse.windows.definitions import TimeWindow
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Ints
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.operators.names import Names
@@ -296,7 +295,7 @@ class SensorNames:
         self._names: Names | None = None
         self._known = pa.array([], widest(kind))
 
-    def take(self, numbers: NDArray[np.int64], sensors: Names) -> pa.Array:
+    def take(self, numbers: Ints, sensors: Names) -> pa.Array:
         """The sensors behind numbers."""
         if sensors is not self._names or len(sensors) > len(self._known) + 1:
             self._names = sensors
@@ -384,7 +383,7 @@ def _elements(made: float) -> str:
     )
 
 
-def _offsets(lists: pa.Array) -> NDArray[np.int64]:
+def _offsets(lists: pa.Array) -> Ints:
     """Where each list begins in the flattened column, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(np.diff(np.asarray(lists.offsets)))]).astype(np.int64)
 

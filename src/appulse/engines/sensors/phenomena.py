@@ -31,8 +31,7 @@ from appulse.operators.phenomena_within import PhenomenaWithin
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Flags, Floats, Ints
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.model.uncertainty import Position
@@ -246,21 +245,21 @@ def _places(found: PhenomenonEvents, call: PhenomenaCall) -> Iterator[pa.Array]:
     yield _points(found.velocity)
 
 
-def _points(points: NDArray[np.float64]) -> pa.Array:
+def _points(points: Floats) -> pa.Array:
     """Rows of coordinates as lists, null where there are none."""
     known = np.isfinite(points).all(axis=1) & (points.shape[1] > 0)
     first = np.concatenate([[0], np.cumsum(known) * points.shape[1]])
-    missing: NDArray[np.bool_] = ~known
+    missing: Flags = ~known
     return _lists(first, pa.array(points[known].ravel()), missing)
 
 
-def _lists(first: NDArray[np.int64], values: pa.Array, null: NDArray[np.bool_] | None = None) -> pa.Array:
+def _lists(first: Ints, values: pa.Array, null: Flags | None = None) -> pa.Array:
     return pa.ListArray.from_arrays(
         pa.array(first, pa.int32()), values, mask=None if null is None or not null.any() else pa.array(null)
     )
 
 
-def _some_lists(first: NDArray[np.int64], values: pa.Array, mine: NDArray[np.bool_]) -> pa.Array:
+def _some_lists(first: Ints, values: pa.Array, mine: Flags) -> pa.Array:
     """The lists of some rows, and null for the others."""
     counts = np.where(mine, np.diff(first), 0)
     return _lists(

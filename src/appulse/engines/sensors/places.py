@@ -24,8 +24,7 @@ from appulse.model.uncertainty import columns
 from appulse.operators.happenings import Sites
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Floats, Ints
     from appulse.kernels.geodesic import Earth
     from appulse.model.uncertainty import Position
 
@@ -121,7 +120,7 @@ def linked(sites: Sites | None, neighbours: pa.Table, kind: pa.DataType) -> Site
     return replace(sites, first=first, near=near, listed=True)
 
 
-def _near_on_earth(centre: NDArray[np.float64], reach: float, earth: Earth) -> NDArray[np.int64]:
+def _near_on_earth(centre: Floats, reach: float, earth: Earth) -> Ints:
     from scipy.spatial import cKDTree
 
     limit = reach + TOLERANCE * max(1.0, reach)
@@ -163,7 +162,7 @@ def _keys_of(names: pa.Array, kind: pa.DataType, what: str) -> list[bytes]:
         ) from error
 
 
-def _listed(locations: pa.Table, sensor: str, rows: NDArray[np.int64]) -> str:
+def _listed(locations: pa.Table, sensor: str, rows: Ints) -> str:
     """The sensors of the first of some rows, and how many more there are."""
     return "sensor " + _first([repr(shown_scalar(locations[sensor][row])) for row in rows[:_SHOWN].tolist()], len(rows))
 
@@ -173,7 +172,7 @@ def _first(shown: list[str], of: int) -> str:
     return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _neighbours(pairs: NDArray[np.int64], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _neighbours(pairs: Ints, n: int) -> tuple[Ints, Ints]:
     """Of each sensor where its neighbours begin, and these."""
     both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
     both = both[np.lexsort((both[:, 1], both[:, 0]))]

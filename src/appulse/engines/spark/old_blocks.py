@@ -23,6 +23,8 @@ from appulse.operators.window_starts import WindowStarts
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
+    from appulse.kernels.arrays import Floats
+
 OBJECTS, ARRAYS = b"apbk", b"apar"
 _HEADER = struct.Struct("<4sHBHHBBIIqI")  # magic, version, form, flags, stream, lane, d, n, key width, samples, crc
 _ARRAYS = struct.Struct("<4sI")  # magic, crc
@@ -137,7 +139,7 @@ def arrays_of(blob: bytes) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def origins(centre: NDArray[np.float64], radius: NDArray[np.float64]) -> NDArray[np.float64]:
+def origins(centre: Floats, radius: Floats) -> Floats:
     """Centres rounded to 12 bits of their radius, so that offsets of round samples stay round."""
     quantum = np.ldexp(1.0, np.frexp(radius)[1] - 12)[:, None]
     rounded = np.rint(centre / quantum) * quantum

@@ -15,9 +15,8 @@ from appulse.kernels.newest import key_numbers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
     from appulse.engines.spark.tiling import Copies
+    from appulse.kernels.arrays import Hashes
     from appulse.model.encoding import Encoding
     from appulse.model.objects import Objects
 
@@ -68,7 +67,7 @@ class ToGroups:
         """Whether rows may go to several buckets."""
         return rows.group is not None
 
-    def _hashes(self, rows: Objects, stream: int) -> NDArray[np.uint64]:  # noqa: ARG002 - one is as another
+    def _hashes(self, rows: Objects, stream: int) -> Hashes:  # noqa: ARG002 - one is as another
         return group_hashes(rows)
 
 
@@ -81,7 +80,7 @@ class ToThings(ToGroups):
     def _apart(self, rows: Objects) -> bool:  # noqa: ARG002 - rows have keys
         return True
 
-    def _hashes(self, rows: Objects, stream: int) -> NDArray[np.uint64]:
+    def _hashes(self, rows: Objects, stream: int) -> Hashes:
         numbers, keys = np.empty(len(rows), np.int64), own_keys(rows, self.encodings[stream])
         key_numbers(keys.offsets, keys.data, numbers)
         return group_hashes(rows) + numbers.view(np.uint64)
@@ -96,7 +95,7 @@ class ToBlocks(ToGroups):
     def _apart(self, rows: Objects) -> bool:  # noqa: ARG002 - rows have times
         return True
 
-    def _hashes(self, rows: Objects, stream: int) -> NDArray[np.uint64]:  # noqa: ARG002 - one is as another
+    def _hashes(self, rows: Objects, stream: int) -> Hashes:  # noqa: ARG002 - one is as another
         block = (rows.time // self.span if self.span else rows.time).view(np.uint64)
         # Blocks that follow each other go to different buckets, whatever their number is a multiple of.
         return group_hashes(rows) + (block * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32))

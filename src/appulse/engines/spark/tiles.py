@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Floats, Hashes, Ints, Ints32
     from appulse.model.meaning import Meaning
     from appulse.model.objects import Objects
     from appulse.operators.pairs import CandidatePairs
@@ -104,14 +105,14 @@ class TilePlan:
             np.array(self.hot_tiles, np.int64),
         )
 
-    def copies(self, objects: Objects) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int8]]:
+    def copies(self, objects: Objects) -> tuple[Ints, Ints32, NDArray[np.int8]]:
         """Copies of the rows for tiles, as (row, tile, lane)."""
         rows, tiles, lanes = assign(self._placed(objects), group_hashes(objects), self.cut(objects.d))
         return rows, tiles, lanes
 
-    def owners(self, objects: Objects) -> NDArray[np.int32]:
+    def owners(self, objects: Objects) -> Ints32:
         """For each row the one tile that speaks for it."""
-        owners: NDArray[np.int32] = row_owners(self._placed(objects), group_hashes(objects), self.cut(objects.d))
+        owners: Ints32 = row_owners(self._placed(objects), group_hashes(objects), self.cut(objects.d))
         return owners
 
     def cut(self, d: int) -> Cut:
@@ -122,28 +123,28 @@ class TilePlan:
     def _placed(self, objects: Objects) -> Placed:
         return Placed(objects.centre, objects.reach, self._row_hashes(objects))
 
-    def _row_hashes(self, objects: Objects) -> NDArray[np.uint64]:
+    def _row_hashes(self, objects: Objects) -> Hashes:
         if not self.hot:
             return np.zeros(len(objects), np.uint64)
-        hashes: NDArray[np.uint64] = hash_rows(objects.key.offsets, objects.key.data, objects.time)
+        hashes: Hashes = hash_rows(objects.key.offsets, objects.key.data, objects.time)
         return hashes
 
 
-def pair_places(plan: TilePlan, pairs: CandidatePairs, group_hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
+def pair_places(plan: TilePlan, pairs: CandidatePairs, group_hashes: Hashes) -> Ints32:
     """The tile that reports each pair; ``group_hashes`` by number of group."""
     a, b = pairs.left_store, pairs.right_store
     one = Placed(a.centre.view, a.reach.view, _pair_hashes(plan, a, pairs.left))
     other = Placed(b.centre.view, b.reach.view, _pair_hashes(plan, b, pairs.right))
     group = group_hashes[a.group.view[pairs.left]]
-    owners: NDArray[np.int32] = pair_owners(pairs.rows, one, other, group, plan.cut(a.d))
+    owners: Ints32 = pair_owners(pairs.rows, one, other, group, plan.cut(a.d))
     return owners
 
 
-def _pair_hashes(plan: TilePlan, store: WindowBuffer, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _pair_hashes(plan: TilePlan, store: WindowBuffer, rows: Ints) -> Hashes:
     if not plan.hot:
         return np.zeros(len(rows), np.uint64)
     keys = store.keys(rows)
-    hashes: NDArray[np.uint64] = hash_rows(keys.offsets, keys.data, store.time.view[rows])
+    hashes: Hashes = hash_rows(keys.offsets, keys.data, store.time.view[rows])
     return hashes
 
 
@@ -152,7 +153,7 @@ def label_hash(value: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(value, digest_size=8).digest(), "little") if value else 0
 
 
-def group_hashes(objects: Objects) -> NDArray[np.uint64]:
+def group_hashes(objects: Objects) -> Hashes:
     """Hash of each row's group."""
     if objects.group is None:
         return np.zeros(len(objects), np.uint64)
@@ -226,7 +227,7 @@ def planned(
     return _placed(base, cells, rows.astype(np.float64), in_window)
 
 
-def _cell_hashes(objects: Objects, side: float, dims: int) -> NDArray[np.uint64]:
+def _cell_hashes(objects: Objects, side: float, dims: int) -> Hashes:
     cells = np.zeros((len(objects), 3), np.int64)
     known = np.floor(objects.centre[:, :dims] / side).astype(np.int64)
     cells[:, : known.shape[1]] = known
@@ -234,7 +235,7 @@ def _cell_hashes(objects: Objects, side: float, dims: int) -> NDArray[np.uint64]
     return np.array([cell_hash(x, y, z, 0, group) for x, y, z, group in placed], np.uint64)
 
 
-def _placed(base: TilePlan, cells: NDArray[np.uint64], rows: NDArray[np.float64], in_window: float) -> TilePlan:
+def _placed(base: TilePlan, cells: Hashes, rows: Floats, in_window: float) -> TilePlan:
     """Place the heavy cells, largest part first on the least loaded tile; the light ones stay with their hash."""
     work = rows + _PAIR_COST * rows * rows * in_window
     heavy = np.flatnonzero(rows > max(1.0, 0.02 * rows.sum() / base.tiles))
@@ -252,15 +253,8 @@ def _placed(base: TilePlan, cells: NDArray[np.uint64], rows: NDArray[np.float64]
 
 
 def _attempt(
-    base: TilePlan,
-    cells: NDArray[np.uint64],
-    rows: NDArray[np.float64],
-    work: NDArray[np.float64],
-    heavy: NDArray[np.int64],
-    load: NDArray[np.float64],
-    in_window: float,
-    most: int,
-) -> tuple[NDArray[np.float64], TilePlan]:
+    base: TilePlan, cells: Hashes, rows: Floats, work: Floats, heavy: Ints, load: Floats, in_window: float, most: int
+) -> tuple[Floats, TilePlan]:
     fair = work.sum() / base.tiles
     parts: list[tuple[float, int, int]] = []  # (work, cell, place in its triangle)
     classes: dict[int, int] = {}

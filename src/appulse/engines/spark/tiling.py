@@ -19,6 +19,7 @@ from appulse.model.meaning import without_defaults
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from appulse.kernels.arrays import Flags, Hashes, Ints
     from appulse.model.meaning import Meaning
     from appulse.model.objects import Objects
     from appulse.operators.labels import LabelNumbers
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from appulse.operators.plan import JoinPlan
 
 BEGINNING = -(1 << 62)
-Copies = tuple["NDArray[np.int64]", "NDArray[np.int64]", "NDArray[np.int8]"]
+Copies = tuple["Ints", "Ints", "NDArray[np.int8]"]
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Tiling:
         """A short text that differs when the plan of a place does."""
         return self.versions[self.version_of(place)].plan.fingerprint()
 
-    def copies(self, objects: Objects, back: NDArray[np.int64] | None = None) -> Copies:
+    def copies(self, objects: Objects, back: Ints | None = None) -> Copies:
         """Copies of the rows for places, as (row, place, lane), row by row.
 
         ``back`` is the least time of any row that each may meet; by default, what time windows say.
@@ -143,7 +144,7 @@ class Tiling:
         order = np.argsort(rows, kind="stable")
         return rows[order], places[order], lanes[order]
 
-    def owners(self, objects: Objects) -> NDArray[np.int64]:
+    def owners(self, objects: Objects) -> Ints:
         """For each row the one place that speaks for it."""
         owners = np.empty(len(objects), np.int64)
         mine = self._versions_at(objects.time)
@@ -152,7 +153,7 @@ class Tiling:
             owners[at] = self.versions[v].plan.owners(objects.take(at)) + self._first_places[v]
         return owners
 
-    def _versions_at(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _versions_at(self, times: Ints) -> Ints:
         """The version in force at each time."""
         since = np.array([version.since for version in self.versions], np.int64)
         return np.maximum(np.searchsorted(since, times, side="right") - 1, 0)
@@ -170,9 +171,9 @@ class PlaceOwnership:
     place: int
     _labels: LabelNumbers | None = None
     # Of those labels, by their numbers.
-    _group_hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(1, np.uint64))
+    _group_hashes: Hashes = field(default_factory=lambda: np.zeros(1, np.uint64))
 
-    def owned(self, pairs: CandidatePairs, labels: LabelNumbers) -> NDArray[np.bool_]:
+    def owned(self, pairs: CandidatePairs, labels: LabelNumbers) -> Flags:
         """Which of the pairs these are."""
         if self._labels is not labels:
             # A join that forgets labels numbers the others anew.
@@ -190,10 +191,10 @@ class PlaceOwnership:
                 for store, rows in ((pairs.left_store, pairs.left), (pairs.right_store, pairs.right))
             ]
             mine &= self.tiling._versions_at(np.minimum(*times)) == version  # noqa: SLF001
-        owned: NDArray[np.bool_] = mine
+        owned: Flags = mine
         return owned
 
-    def spoken_for(self, objects: Objects) -> NDArray[np.bool_]:
+    def spoken_for(self, objects: Objects) -> Flags:
         """Which of the rows these are."""
-        spoken: NDArray[np.bool_] = self.tiling.owners(objects) == self.place
+        spoken: Flags = self.tiling.owners(objects) == self.place
         return spoken

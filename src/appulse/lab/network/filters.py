@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from appulse.kernels.arrays import Flags, Ints
+    from appulse.kernels.arrays import Flags, Hashes, Ints
 
 KEY_BYTES = 8
 
@@ -22,7 +20,7 @@ KEY_BYTES = 8
 class Filter(Protocol):
     """One kind of filter."""
 
-    def publish(self, live: Flags, keys: NDArray[np.uint64], before: Flags) -> tuple[Flags, int]:
+    def publish(self, live: Flags, keys: Hashes, before: Flags) -> tuple[Flags, int]:
         """What the filter says of each key, and its bytes; ``before`` is what was live at the last publication."""
         ...
 
@@ -31,7 +29,7 @@ class Filter(Protocol):
 class KeySets:
     """The live keys themselves: what came and what went since the last time."""
 
-    def publish(self, live: Flags, keys: NDArray[np.uint64], before: Flags) -> tuple[Flags, int]:  # noqa: ARG002
+    def publish(self, live: Flags, keys: Hashes, before: Flags) -> tuple[Flags, int]:  # noqa: ARG002
         """Exact."""
         return live, KEY_BYTES * int((live != before).sum())
 
@@ -43,7 +41,7 @@ class Bloom:
     bits_per_key: int = 10
     hashes: int = 7
 
-    def publish(self, live: Flags, keys: NDArray[np.uint64], before: Flags) -> tuple[Flags, int]:  # noqa: ARG002
+    def publish(self, live: Flags, keys: Hashes, before: Flags) -> tuple[Flags, int]:  # noqa: ARG002
         """Yes where all bits are set."""
         n = max(8, self.bits_per_key * int(live.sum()))
         bits = np.zeros(n, bool)
@@ -62,7 +60,7 @@ class Quotient:
 
     remainder: int = 8
 
-    def publish(self, live: Flags, keys: NDArray[np.uint64], before: Flags) -> tuple[Flags, int]:  # noqa: ARG002
+    def publish(self, live: Flags, keys: Hashes, before: Flags) -> tuple[Flags, int]:  # noqa: ARG002
         """Yes where a live key has the same fingerprint."""
         quotient = max(3, int(np.ceil(np.log2(max(int(live.sum()), 1) / 0.75))))
         fingerprint = _mixed(keys, 3) >> np.uint64(64 - quotient - self.remainder)
@@ -78,7 +76,7 @@ class Filters:
     every: int = 10
 
 
-def _mixed(keys: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+def _mixed(keys: Hashes, seed: int) -> Hashes:
     """All bits of the keys over all bits (splitmix64)."""
     mixed = keys + np.uint64(seed * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -86,7 +84,7 @@ def _mixed(keys: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def keys_of(bins: Ints) -> tuple[NDArray[np.uint64], Ints]:
+def keys_of(bins: Ints) -> tuple[Hashes, Ints]:
     """The distinct bins as keys, and the place of each bin among them."""
     distinct, code = np.unique(bins, return_inverse=True)
     return distinct.astype(np.uint64), code

@@ -14,8 +14,6 @@ from appulse.operators.sensor_join import SensorJoin, SensorPlan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from appulse.kernels.arrays import Ints
     from appulse.operators.sensor_join import Matches
 
@@ -53,7 +51,7 @@ class Store:
         self._node[rank] = np.arange(len(rank))
         self._names = _names(len(rank))
         self._join = SensorJoin(SensorPlan(span, pa.int64(), own=True))
-        self._known: NDArray[np.int64] = np.empty(0, np.int64)
+        self._known: Ints = np.empty(0, np.int64)
 
     def insert_probe(self, numbers: Ints, heads: Ints) -> Met:
         """Readings come to their heads, and meet what is there."""

@@ -14,8 +14,6 @@ from scipy.spatial import cKDTree
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from appulse.kernels.arrays import Flags, Floats, Ints
 
 
@@ -156,7 +154,7 @@ def heed(
     return _clusters(topology, np.where(final, np.arange(n), _cheapest(near, cost, final)), sink)
 
 
-def _near(positions: NDArray[np.float64], reach: float) -> csr_array:
+def _near(positions: Floats, reach: float) -> csr_array:
     """Who hears whom, each node itself too."""
     n = len(positions)
     pairs = cKDTree(positions).query_pairs(reach, output_type="ndarray")

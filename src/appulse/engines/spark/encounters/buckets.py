@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from appulse.engines.bucket import Blobs
     from appulse.engines.spark.tiling import Tiling
+    from appulse.kernels.arrays import Ints
 
 #: A block of what the operator holds.
 _HELD = b"h"
@@ -346,7 +347,7 @@ def _approaches(blobs: Sequence[bytes]) -> Approaches:
     return Approaches.concat(parts) if parts else Approaches.none()
 
 
-def _places(met: Approaches, n: int) -> NDArray[np.int64]:
+def _places(met: Approaches, n: int) -> Ints:
     """The bucket of each pair of things."""
     hashes = np.zeros(len(met), np.uint64)
     for keys in (met.left_key, met.right_key):

@@ -13,11 +13,9 @@ from appulse.kernels.leg_tiles import LegCut, leg_pair_owners, leg_tiles
 from appulse.operators.leg_pairs import swept_legs
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from appulse.engines.encounters.call import EncounterCall
     from appulse.engines.options import Options
-    from appulse.kernels.arrays import RowPairs
+    from appulse.kernels.arrays import Flags, Ints, RowPairs
     from appulse.kernels.legs import Legs as SweptLegs
     from appulse.model.strings import Labels
     from appulse.operators.legs import Legs
@@ -46,15 +44,15 @@ class LegTiles:
         plan = self.tiling.latest
         return LegCut(self.call.plan.limit, self.tiling.span, plan.side, plan.tiles)
 
-    def copies(self, stream: int, legs: Legs) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def copies(self, stream: int, legs: Legs) -> tuple[Ints, Ints]:
         """Copies of legs for tiles, as (leg, tile)."""
         rows, tiles = leg_tiles(swept_legs(self.call.plan, stream, legs), group_hashes(legs.rows), self.cut)
         return rows, tiles
 
-    def owned(self, tile: int, legs: SweptLegs, pairs: RowPairs, group: Labels | None) -> NDArray[np.bool_]:
+    def owned(self, tile: int, legs: SweptLegs, pairs: RowPairs, group: Labels | None) -> Flags:
         """Which pairs a tile reports."""
         hashes = np.zeros(len(legs.begin), np.uint64)
         if group is not None:
             hashes = np.array([label_hash(value) for value in group.values], np.uint64)[group.codes]
-        mine: NDArray[np.bool_] = leg_pair_owners(legs, pairs, hashes, self.cut) == tile
+        mine: Flags = leg_pair_owners(legs, pairs, hashes, self.cut) == tile
         return mine

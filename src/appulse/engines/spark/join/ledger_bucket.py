@@ -22,13 +22,13 @@ from appulse.operators.numbering import END, in_own_window
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from appulse.engines.bucket import Blobs
     from appulse.engines.join.call import JoinCall
     from appulse.engines.spark.tiling import Tiling
+    from appulse.kernels.arrays import Flags
     from appulse.model.objects import Objects
 
 Held: TypeAlias = "Sequence[tuple[int, Objects]]"
@@ -109,10 +109,10 @@ class LedgerBucket(ObjectsBucket):
         ledger.forget(self._held)
         return stay, gone
 
-    def _held(self, stream: int, rows: Objects) -> NDArray[np.bool_]:
+    def _held(self, stream: int, rows: Objects) -> Flags:
         """Which rows may still be in their window."""
         left = NEVER if self._limit is None else self._limit
-        held: NDArray[np.bool_] = rows.time + self.call.plan.windows[stream] >= left
+        held: Flags = rows.time + self.call.plan.windows[stream] >= left
         return held
 
     def _tiled(self, rows: Held) -> Iterable[tuple[int, bytes]]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from appulse.engines.bucket import Bucket
     from appulse.engines.spark.tiling import Tiling
+    from appulse.kernels.arrays import Flags, Ints
     from appulse.model.objects import Objects
     from appulse.operators.window_starts import WindowStarts
 
@@ -178,20 +179,20 @@ class NumberBucket(ObjectsBucket):
     def _numbers(self, arrays: Mapping[str, NDArray[Any]], *, whole: bool) -> bytes:
         return STATE + pack_arrays({**arrays, "clock": self._clock(), "settings": self._settings(whole)})
 
-    def _clock(self) -> NDArray[np.int64]:
+    def _clock(self) -> Ints:
         return np.array(clock_numbers(self.clock), np.int64)
 
-    def _settings(self, further: int) -> NDArray[np.int64]:
+    def _settings(self, further: int) -> Ints:
         return np.array([self.complete, further], np.int64)
 
 
-def _in_window(objects: Objects, stream: int) -> NDArray[np.bool_]:
+def _in_window(objects: Objects, stream: int) -> Flags:
     assert objects.number is not None and objects.frame is not None  # noqa: S101, PT018 - numbered a moment ago
-    mask: NDArray[np.bool_] = objects.number >= objects.frame[:, stream]
+    mask: Flags = objects.number >= objects.frame[:, stream]
     return mask
 
 
-def _by_place(places: NDArray[np.int64], floors: WindowStarts) -> Iterator[tuple[int, WindowStarts]]:
+def _by_place(places: Ints, floors: WindowStarts) -> Iterator[tuple[int, WindowStarts]]:
     for place in np.unique(places).tolist():
         at = np.flatnonzero(places == place)
         yield place, floors.take(at)

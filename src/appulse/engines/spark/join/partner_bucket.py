@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from appulse.engines.bucket import Blobs
     from appulse.engines.spark.tiling import Tiling
+    from appulse.kernels.arrays import Hashes, Ints
 
 _WORD = "partners"
 
@@ -48,9 +48,9 @@ def pairs_on(pairs: Answers, tiling: Tiling, tag: bytes = PAIRS) -> list[tuple[i
     return [(key, tag + pack_pairs(pairs.take(np.flatnonzero(own == key)))) for key in np.unique(own).tolist()]
 
 
-def _places(keys: Bytes, time: NDArray[np.int64], tiling: Tiling) -> NDArray[np.int64]:
+def _places(keys: Bytes, time: Ints, tiling: Tiling) -> Ints:
     known = np.array(partner_keys(tiling))
-    hashes: NDArray[np.uint64] = hash_rows(keys.offsets, keys.data, time)
+    hashes: Hashes = hash_rows(keys.offsets, keys.data, time)
     return known[(hashes % np.uint64(len(known))).astype(np.int64)]
 
 

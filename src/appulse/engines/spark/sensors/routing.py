@@ -15,8 +15,7 @@ from appulse.model.readings import numbers_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
+    from appulse.kernels.arrays import Hashes, Ints
     from appulse.model.readings import Readings
     from appulse.model.strings import Labels
     from appulse.operators.sensor_join import SensorPlan
@@ -78,13 +77,13 @@ class ValueRouting:
             part = readings.take(row[mine])
             yield b, replace(part, asks=asks[mine]) if copied else part
 
-    def _home(self, homes: NDArray[np.uint64], readings: Readings) -> NDArray[np.int64]:
+    def _home(self, homes: Hashes, readings: Readings) -> Ints:
         """The bucket that answers each reading: of a hot value, whichever its sensor and time say."""
         turns = hash_rows(readings.sensor.offsets, readings.sensor.data, readings.time)
         chosen = np.where(np.isin(homes, np.array(self.hot, np.uint64)), mixed(turns), homes)
         return (chosen % np.uint64(self.buckets)).astype(np.int64)
 
-    def places(self, readings: Readings) -> tuple[NDArray[np.uint64], list[NDArray[np.uint64]]]:
+    def places(self, readings: Readings) -> tuple[Hashes, list[Hashes]]:
         """Hashes of the values, and of the places to either side that their reach touches."""
         group = np.zeros(len(readings), np.uint64) if readings.group is None else _label_hashes(readings.group)
         reach = self.plan.reach
@@ -115,6 +114,6 @@ def value_routing(plan: SensorPlan, buckets: int, sample: Readings | None) -> Va
     return replace(routing, hot=tuple(hot.tolist()))
 
 
-def _label_hashes(labels: Labels) -> NDArray[np.uint64]:
+def _label_hashes(labels: Labels) -> Hashes:
     table = np.array([label_hash(value) for value in labels.values], np.uint64)
     return table[labels.codes]
