@@ -103,6 +103,7 @@ class Case:
             "probability": asked.probability,
             "gap": asked.gap,
             "min_seconds": asked.least,
+            "expected_seconds": asked.expected,
         }
 
     @property
@@ -175,6 +176,7 @@ def cases(draw: st.DrawFn, most: int = 14) -> Case:
         fastest=draw(st.sampled_from((None, 0.8))),
         noise=0.0 if straight or model == "samples" else draw(st.sampled_from((0.0, 0.4))),
         groups=GROUPS[d - 1] if groups else (),
+        expected=draw(st.booleans()),
     )
     return Case(streams, asked, model, d, grouped)
 
@@ -193,6 +195,15 @@ LOOSE = 1e-3
 def loose(case: Case) -> bool:
     """Whether probabilities of the twin are dense quadrature over lines."""
     return case.model == "covariance" or (case.model == "gaussian" and bool(case.asked.groups))
+
+
+def _as_expected(case: Case, row: dict[str, Any], seconds: float) -> bool:
+    """Whether a row has the seconds that things are expected to be near, or no such column."""
+    if not case.asked.expected:
+        return "expected_seconds" not in row
+    return bool(
+        row["expected_seconds"] == pytest.approx(seconds, abs=0.05 if loose(case) else 5e-6 * row.get("legs", 1))
+    )
 
 
 @given(cases())
@@ -216,6 +227,7 @@ def test_pairs_of_legs_are_those_of_the_twin(case: Case) -> None:
             row["overlap_end"] == pytest.approx(m["end"])
             and row["closest_distance"] == pytest.approx(m["closest"][0], abs=1e-9)
             and row["probability"] == pytest.approx(m["probability"], abs=LOOSE if loose(case) else 1e-8)
+            and _as_expected(case, row, m["expected"])
             for m in close
         )
 
@@ -239,6 +251,7 @@ def test_encounters_are_those_of_the_twin(case: Case) -> None:
             and row["seconds_within"] == pytest.approx(run.within, abs=0.01 + 0.001 * run.within)
             and row["probability"] == pytest.approx(run.probability, abs=LOOSE if loose(case) else 1e-8)
             and row["legs"] == run.legs
+            and _as_expected(case, row, run.expected)
             for run in close
         )
 
@@ -409,7 +422,7 @@ def _moving(frame: Any, **changes: Any) -> ap.Stream[Any]:
     return ap.Stream(frame, key="id", time="at", value=value, motion=motion, **changes)
 
 
-SETTINGS: dict[str, Any] = {"epsilon": 3.0, "probability": 0.3, "gap": "20 seconds"}
+SETTINGS: dict[str, Any] = {"epsilon": 3.0, "probability": 0.3, "gap": "20 seconds", "expected_seconds": True}
 
 
 def test_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path) -> None:

@@ -98,6 +98,8 @@ def test_pairs_of_legs_are_those_of_the_twin(
     value, plain = MODELS[model], model in ("exact", "sigma", "ellipse")
     if model in ("ellipse", "tilted"):
         rows = [replace(row, ellipse=(row.sigma * 4, row.sigma, row.time)) for row in rows]
+    if model == "ball":
+        rows = [replace(row, altitude_sigma=row.sigma) for row in rows]
     if model in ("exact", "known"):
         rows = [replace(row, sigma=0.0, altitude_sigma=0.0) for row in rows]
     names = ("east", "north") if plain else ("east", "north", "up")
@@ -109,7 +111,9 @@ def test_pairs_of_legs_are_those_of_the_twin(
     asked: Any = {"horizontal": epsilon[0], "vertical": epsilon[1]} if isinstance(epsilon, tuple) else epsilon
     found = {
         (row["left_key"], row["left_time"], row["right_key"], row["right_time"]): row
-        for row in ap.encounters(stream, epsilon=asked, probability=0.05, emit="legs").to_pylist()
+        for row in ap.encounters(
+            stream, epsilon=asked, probability=0.05, emit="legs", expected_seconds=True
+        ).to_pylist()
     }
     legs = naive.legs_of(rows, 400, straight=straight)
     expected = 0
@@ -132,6 +136,7 @@ def test_pairs_of_legs_are_those_of_the_twin(
             expected += 1
             assert row["closest_distance"] == pytest.approx(met["closest"][0], abs=1e-2, rel=2e-6)
             assert row["probability"] == pytest.approx(met["probability"], abs=2e-4)
+            assert row["expected_seconds"] == pytest.approx(met["expected"], abs=0.01 * (met["end"] - met["start"]))
             assert (row["overlap_start"], row["overlap_end"]) == (met["start"], met["end"])
     assert expected == len(found)
 

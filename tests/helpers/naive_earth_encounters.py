@@ -119,7 +119,7 @@ def meeting(
         return None
     cuts = sorted({first, last, *(cut for cut in one.cuts + other.cuts if first < cut < last)})
     pieces = list(pairwise(cuts)) if len(cuts) > 1 else [(first, last)]
-    best, closest, within = 0.0, (math.inf, 0.0), 0.0
+    best, closest, within, expected = 0.0, (math.inf, 0.0), 0.0, 0.0
     for begin_time, end_time in pieces:
         places = [leg.at(time) for time in (begin_time, end_time) for leg in (one, other)]
         ends = _plane(places)
@@ -145,9 +145,20 @@ def meeting(
         else:
             inside = np.linalg.norm(path, axis=1) <= epsilon
             if flat and not alike:
-                chance = naive.swept(begin, end, covariance, ((tuple(range(len(begin))), epsilon),), 4)
+                chance = naive.swept(begin, end, covariance, ((tuple(range(len(begin))), epsilon),), 10)
             else:
                 chance = naive.capsule(begin, end, flat, epsilon) if flat else float(distance <= epsilon)
         within += float(np.mean(inside)) * (end_time - begin_time)
+        if noise and not isinstance(epsilon, tuple):
+            grown = [flat**2 + 2.0 * noise**2 * (time - moment) for time in (begin_time, end_time)]
+            share = naive.share_near(begin, end, (math.sqrt(grown[0]), math.sqrt(grown[1])), epsilon)
+        else:
+            share = naive.share_drawn(begin, end, covariance, _groups(epsilon, len(begin)))
+        expected += share * (end_time - begin_time)
         best = max(best, chance)
-    return {"start": first, "end": last, "closest": closest, "within": within, "probability": best}
+    figures = {"within": within, "expected": expected, "probability": best}
+    return {"start": first, "end": last, "closest": closest} | figures
+
+
+def _groups(epsilon: float | naive.Cylinder, d: int) -> naive.Groups:
+    return (((0, 1), epsilon[0]), ((2,), epsilon[1])) if isinstance(epsilon, tuple) else ((tuple(range(d)), epsilon),)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import i0e, ndtr
+from scipy.special import i0e, ndtr, ndtri
+from scipy.stats import ncx2
+from scipy.stats.qmc import Sobol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,6 +80,7 @@ class Asked:
     straight: bool = True
     noise: float = 0.0
     fastest: float | None = None
+    expected: bool = False  # how long they are expected to be near
     groups: tuple[tuple[tuple[int, ...], float], ...] = ()  # dimensions with an epsilon of their own
 
     def near(self, d: int, margin: float) -> Groups:
@@ -91,6 +95,7 @@ class Run:
     end: float
     closest: tuple[float, float]  # distance and time
     within: float
+    expected: float
     probability: float
     legs: int = field(default=1)
 
@@ -319,6 +324,74 @@ def _lines(begin: np.ndarray, step: np.ndarray, groups: Groups, error: np.ndarra
     return np.where(empty, 1.0, ends[0]), np.where(empty, 0.0, ends[1])
 
 
+def share_near(begin: np.ndarray, end: np.ndarray, sigmas: tuple[float, float], epsilon: float) -> float:
+    """The share of a path on which a thing is expected to be near, whose variance grows from one to another's square.
+
+    At each instant the squared distance is non-central chi-squared, in variances.
+    """
+    edges = np.union1d(np.linspace(0.0, 1.0, _PANELS + 1), np.linspace(0.0, 1.0, 100) ** 4)  # a variance may soon grow
+    at = (0.5 * np.diff(edges)[:, None] * (_FEW + 1.0) + edges[:-1, None]).ravel()
+    places = begin + at[:, None] * (end - begin)
+    variance = sigmas[0] ** 2 + at * (sigmas[1] ** 2 - sigmas[0] ** 2)
+    near = ncx2.cdf(epsilon**2 / variance, len(begin), np.sum(places * places, axis=1) / variance)
+    return float(near @ (0.5 * np.diff(edges)[:, None] * _FEW_WEIGHTS).ravel())
+
+
+def share_drawn(begin: np.ndarray, end: np.ndarray, covariance: np.ndarray, groups: Groups) -> float:
+    """The same for any covariance, which stays: the mean, over errors that are drawn evenly, of how long each is near.
+
+    To some thousandths.
+    """
+    normal = _evenly_drawn(len(begin))
+    values, vectors = np.linalg.eigh(covariance)
+    errors = normal * np.sqrt(np.maximum(0.0, values)) @ vectors.T
+    return _mean_share(begin, end, errors, np.full(len(errors), 1.0 / len(errors)), groups)
+
+
+@cache
+def _evenly_drawn(d: int) -> np.ndarray:
+    """Normal numbers by dimensions, many of them, that fill space more evenly than chance would."""
+    return np.asarray(ndtri(Sobol(d, rng=0).random_base2(14)))
+
+
+def _mean_share(begin: np.ndarray, end: np.ndarray, errors: np.ndarray, weights: np.ndarray, groups: Groups) -> float:
+    tolerated = tuple((own, _tolerated(epsilon)) for own, epsilon in groups)
+    first, last = _stretch(begin + errors, end - begin, tolerated)
+    return float(np.maximum(0.0, last - first) @ weights)
+
+
+def _expected(begin: np.ndarray, end: np.ndarray, a: Reading, b: Reading, ages: Sequence[float], asked: Asked) -> float:
+    """The share of a path on which two readings' errors are expected to leave them near each other."""
+    groups, d = asked.near(len(begin), a.margin + b.margin), len(begin)
+    covariance = a.matrix + b.matrix
+    if a.errors or b.errors or not (covariance.any() or asked.noise):
+        nothing = (((0.0,) * d, 1.0),)
+        pairs = [(np.array(x) - np.array(y), p * q) for x, p in a.errors or nothing for y, q in b.errors or nothing]
+        shifts, weights = zip(*pairs, strict=True)
+        return _mean_share(begin, end, np.array(shifts), np.array(weights), groups)
+    if min(epsilon for _, epsilon in groups) == 0.0:
+        return 0.0
+    if len(groups) == 1 and bool(np.all(covariance == covariance[0, 0] * np.eye(d))):
+        first, last = (math.sqrt(covariance[0, 0] + asked.noise**2 * age) for age in ages)
+        return share_near(begin, end, (first, last), groups[0][1])
+    if not asked.noise:
+        return share_drawn(begin, end, covariance, groups)
+    shares = (np.arange(20) + 0.5) / 20  # of paths so short that the covariance stays
+    return float(
+        np.mean(
+            [
+                share_drawn(
+                    begin + (at - 0.025) * (end - begin),
+                    begin + (at + 0.025) * (end - begin),
+                    covariance + asked.noise**2 * (ages[0] + at * (ages[1] - ages[0])) * np.eye(d),
+                    groups,
+                )
+                for at in shares
+            ]
+        )
+    )
+
+
 def _chance(begin: np.ndarray, end: np.ndarray, a: Reading, b: Reading, ages: float, asked: Asked) -> float:
     """The probability that two readings' errors leave them near each other at one instant of a path."""
     groups = asked.near(len(begin), a.margin + b.margin)
@@ -347,6 +420,8 @@ def meeting(one: Leg, other: Leg, asked: Asked) -> dict[str, Any] | None:
     a, b = one.reading, other.reading
     groups = asked.near(len(begin), a.margin + b.margin)
     probability = _chance(begin, end, a, b, (moment - a.time) + (moment - b.time), asked)
+    ages = [(at - a.time) + (at - b.time) for at in (first, last)]
+    expected = _expected(begin, end, a, b, ages, asked) * (last - first) if asked.expected else 0.0
     inside = np.linspace(0.0, 1.0, 2001)
     places = begin + inside[:, None] * (end - begin)
     near = np.all([np.linalg.norm(places[:, list(own)], axis=1) <= _tolerated(e) for own, e in groups], axis=0)
@@ -357,6 +432,7 @@ def meeting(one: Leg, other: Leg, asked: Asked) -> dict[str, Any] | None:
         "end": last,
         "closest": (distance, moment),
         "within": float(np.mean(near)) * (last - first),
+        "expected": expected * a.exists * b.exists,
         "probability": probability * a.exists * b.exists,
     }
 
@@ -385,12 +461,14 @@ def encounters(found: Sequence[dict[str, Any]], asked: Asked) -> dict[tuple[str,
         open_run: Run | None = None
         for met in sorted(parts, key=lambda part: (part["start"], part["end"])):
             if open_run is None or met["start"] > open_run.end + asked.gap:
-                open_run = Run(met["start"], met["end"], met["closest"], met["within"], met["probability"])
+                figures = (met[name] for name in ("start", "end", "closest", "within", "expected", "probability"))
+                open_run = Run(*figures)
                 runs[*pair, met["start"]] = open_run
                 continue
             open_run.end = max(open_run.end, met["end"])
             open_run.closest = min(open_run.closest, met["closest"])
             open_run.within += met["within"]
+            open_run.expected += met["expected"]
             open_run.probability = max(open_run.probability, met["probability"])
             open_run.legs += 1
     return runs
@@ -401,6 +479,8 @@ def cylinder(
 ) -> float:
     """Pr{both hold at one instant}: over the horizontal error, which leaves a stretch of time, and so of altitudes."""
     (flat, steep), (radius, height) = sigmas, epsilon
+    if closest(begin, end)[0] > radius + 9 * flat or _level(rises) > height + 9 * steep:
+        return 0.0
     length = float(np.linalg.norm(end - begin))
     unit = (end - begin) / length if length else np.array([1.0, 0.0])
     first, last = float(begin @ unit), float(end @ unit)
@@ -444,3 +524,8 @@ def cylinder(
             inner = float(np.sum(along * np.exp(-0.5 * (u / flat) ** 2) * above(y, u)))
             total += weight * math.exp(-0.5 * ((y - aside) / flat) ** 2) * inner / (2.0 * math.pi * flat * flat)
     return total
+
+
+def _level(rises: tuple[float, float]) -> float:
+    """The least height on the way."""
+    return 0.0 if min(rises) <= 0.0 <= max(rises) else min(map(abs, rises))

@@ -36,6 +36,7 @@ def encounters(
     gap: Duration = 0,
     min_seconds: Duration = 0,
     emit: EmitEncounters = "closed",
+    expected_seconds: bool = False,
     on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Result:
@@ -57,6 +58,8 @@ def encounters(
     * ``emit``: ``"closed"`` reports an encounter once no later reading can extend it. ``"changes"`` also reports its
       beginning, and adds ``change``: +1 at the first legs, with the figures so far, -1 when it is final. ``"legs"``
       reports each pair of legs.
+    * ``expected_seconds``: adds the column ``expected_seconds``: how long the two are expected to be within
+      ``epsilon`` in the overlaps, given their errors.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
     * ``options``: speed and output size; see `Options`.
 
@@ -128,6 +131,7 @@ class Encounters(ByHand["LocalEncounters"]):
         gap: Duration = 0,
         min_seconds: Duration = 0,
         emit: EmitEncounters = "closed",
+        expected_seconds: bool = False,
         on_reject: OnReject = "collect",
         options: Options | None = None,
     ) -> None:

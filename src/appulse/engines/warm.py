@@ -358,7 +358,9 @@ def _meet(table: pa.Table) -> None:
     planar = (Gaussian("x", "y", sigma=1.0), Samples("s", weights="w", names=("x", "y")))
     for value, epsilon in ((planar[0], 1.0), (planar[1], 1.0), (place, near)):
         stream = Stream(None, key="id", time="ts", value=value, motion=Straight(1))
-        call = resolve_encounters([stream], [table.schema], EncounterSettings(epsilon=epsilon, probability=0.3))
+        call = resolve_encounters(
+            [stream], [table.schema], EncounterSettings(epsilon=epsilon, probability=0.3, expected_seconds=True)
+        )
         local = LocalEncounters(call)
         local.push({encoding.name: table for encoding in call.encodings})
         local.drain()

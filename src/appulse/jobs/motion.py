@@ -65,3 +65,4 @@ class EncountersTable(CallTable):
     gap: Duration = 0
     min_seconds: Duration = 0
     emit: Literal["closed", "changes", "legs"] = "closed"
+    expected_seconds: bool = False

@@ -19,6 +19,7 @@ from appulse.kernels.jit import exact_kernel, kernel
 from appulse.kernels.legs import Legs, Meetings, Near, overlap, place, widened
 from appulse.kernels.swept import bound_on, swept_probability, together
 from appulse.kernels.tangent import lead, on_surface, way
+from appulse.kernels.time_near import Passing, share_near
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, RowPairs
@@ -143,6 +144,22 @@ def _add_error(
 
 
 @exact_kernel
+def _error_at(
+    moving: EarthLegs, errors: Errors, i: int, j: int, touch: tuple[float, float, float], moment: float, out: Floats
+) -> None:
+    """The covariance of two legs' errors at a time, in a plane and in altitude."""
+    d = 2 if out.shape[0] == 3 else 3
+    out[:] = 0.0
+    for leg in (i, j):
+        _add_error(moving.earth, moving.legs, errors, leg, touch, out)
+        grown = errors.growth[leg] * max(0.0, moment - moving.legs.begin[leg])
+        out[0] += grown
+        out[d] += grown
+        if d > 2:
+            out[5] += errors.steep[leg] + (grown if errors.climbs else 0.0)
+
+
+@exact_kernel
 def _height(legs: Legs, routes: Routes, i: int, time: float) -> float:
     low, high = routes.altitude[i, 0], routes.altitude[i, 1]
     return float(low + _share(legs, i, time) * (high - low))
@@ -173,7 +190,7 @@ def _far(legs: Legs, i: int, j: int, epsilon: float, first: int, last: int, room
 @kernel
 def earth_meetings(moving: EarthLegs, errors: Errors, pairs: RowPairs, wanted: Wanted, found: Meetings) -> None:
     """Overlap, closest approach and probability of each pair; NaN where that is below the threshold for sure."""
-    earth, legs, routes = moving
+    legs, routes = moving.legs, moving.routes
     d = 2 + min(1, routes.altitude.shape[1])
     path, spots, epsilon = np.empty((2, d)), np.empty((4, 3)), np.empty(wanted.near.epsilon.shape[0])
     begin, end = path[0], path[1]
@@ -196,14 +213,7 @@ def earth_meetings(moving: EarthLegs, errors: Errors, pairs: RowPairs, wanted: W
                 found.distance[p], found.closest_time[p] = distance, moment
             start, stop = together(begin, end, wanted.near.group, epsilon)
             found.within[p] += max(0.0, stop - start) * (until - time)
-            covariance[:] = 0.0
-            for leg in (i, j):
-                _add_error(earth, legs, errors, leg, touch, covariance)
-                grown = errors.growth[leg] * max(0.0, moment - legs.begin[leg])
-                covariance[0] += grown
-                covariance[d] += grown
-                if d > 2:
-                    covariance[5] += errors.steep[leg] + (grown if errors.climbs else 0.0)
+            _error_at(moving, errors, i, j, touch, moment, covariance)
             if bound_on(begin, end, covariance, wanted.near.group, epsilon) >= wanted.threshold - 1e-12:
                 chance = swept_probability(begin, end, covariance, wanted.near.group, epsilon)
                 if not chance <= found.probability[p]:  # which may be NaN
@@ -211,3 +221,25 @@ def earth_meetings(moving: EarthLegs, errors: Errors, pairs: RowPairs, wanted: W
             time = until
             if time >= last:
                 break
+
+
+@kernel
+def earth_times(moving: EarthLegs, errors: Errors, pairs: RowPairs, near: Near, out: Floats) -> None:
+    """The microseconds that each pair is expected to be near."""
+    legs, routes = moving.legs, moving.routes
+    d = 2 + min(1, routes.altitude.shape[1])
+    path, spots, epsilon = np.empty((2, d)), np.empty((4, 3)), np.empty(near.epsilon.shape[0])
+    error, grown = np.empty(d * (d + 1) // 2), np.empty(d * (d + 1) // 2)
+    for p in range(pairs.left.shape[0]):
+        i, j = pairs.left[p], pairs.right[p]
+        widened(legs, i, j, near, epsilon)
+        first, last = overlap(legs, i, j)
+        time, out[p] = float(first), 0.0
+        while time < last:
+            until = _next_cut(legs, routes, j, time, _next_cut(legs, routes, i, time, float(last)))
+            touch = _relative(moving, i, j, time, until, path, spots)
+            _error_at(moving, errors, i, j, touch, time, error)
+            _error_at(moving, errors, i, j, touch, until, grown)
+            share = share_near(Passing(path[0], path[1], error, grown, near.group, epsilon))
+            out[p] += share * (until - time)
+            time = until

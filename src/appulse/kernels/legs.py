@@ -267,7 +267,7 @@ def overlap(legs: Legs, i: int, j: int) -> tuple[int, int]:
 
 
 @exact_kernel
-def _relative(legs: Legs, i: int, j: int, begin: Floats, end: Floats) -> tuple[int, int]:
+def relative(legs: Legs, i: int, j: int, begin: Floats, end: Floats) -> tuple[int, int]:
     """The path of the mean of one thing as seen from another's, and the overlap in time that it is of."""
     first, last = overlap(legs, i, j)
     for k in range(begin.shape[0]):
@@ -300,7 +300,7 @@ def approach(legs: Legs, pairs: RowPairs, near: Near, found: Meetings) -> None:
     begin, end, epsilon = np.empty(d), np.empty(d), np.empty(near.epsilon.shape[0])
     for p in range(pairs.left.shape[0]):
         i, j = pairs.left[p], pairs.right[p]
-        first, last = _relative(legs, i, j, begin, end)
+        first, last = relative(legs, i, j, begin, end)
         distance, at = segment_distance(begin, end)
         found.begin[p], found.end[p], found.distance[p] = first, last, distance
         found.closest_time[p] = first + at * (last - first)
@@ -318,7 +318,7 @@ class Noise(NamedTuple):
 
 
 @exact_kernel
-def _aged(noise: Noise, leg: int, moment: float) -> float:
+def aged(noise: Noise, leg: int, moment: float) -> float:
     """What a leg's variances have grown by."""
     return float(noise.growth[leg] * max(0.0, moment - noise.since[leg]))
 
@@ -334,7 +334,7 @@ def gaussian_meetings(legs: Legs, noise: Noise, pairs: RowPairs, near: Near, thr
         i, j = pairs.left[p], pairs.right[p]
         widened(legs, i, j, near, epsilon)
         found.probability[p] = np.nan
-        grown = _aged(noise, i, found.closest_time[p]) + _aged(noise, j, found.closest_time[p])
+        grown = aged(noise, i, found.closest_time[p]) + aged(noise, j, found.closest_time[p])
         if capsules:
             variance = grown + noise.spread[i, 0] ** 2 + noise.spread[j, 0] ** 2
             if variance == 0.0:
@@ -350,7 +350,7 @@ def gaussian_meetings(legs: Legs, noise: Noise, pairs: RowPairs, near: Near, thr
             most = 0.5 * math.erfc((found.distance[p] - epsilon[0]) / deviation * math.sqrt(0.5))
             if d > 1 and most < threshold - 1e-12:
                 continue
-            _relative(legs, i, j, begin, end)
+            relative(legs, i, j, begin, end)
             found.probability[p] = capsule_probability(begin, end, deviation, epsilon[0])
             continue
         covariance[:] = 0.0
@@ -358,7 +358,7 @@ def gaussian_meetings(legs: Legs, noise: Noise, pairs: RowPairs, near: Near, thr
             add_covariance(noise.spread, leg, d, covariance)
         for k in range(d):
             covariance[entry(k, k, d)] += grown
-        _relative(legs, i, j, begin, end)
+        relative(legs, i, j, begin, end)
         if bound_on(begin, end, covariance, near.group, epsilon) >= threshold - 1e-12:
             found.probability[p] = swept_probability(begin, end, covariance, near.group, epsilon)
 
@@ -381,7 +381,7 @@ def sampled_meetings(
     epsilon = np.empty(groups)
     for p in range(pairs.left.shape[0]):
         i, j = pairs.left[p], pairs.right[p]
-        _relative(legs, i, j, begin, end)
+        relative(legs, i, j, begin, end)
         widened(legs, i, j, near, epsilon)
         limit = tolerated(epsilon[0])
         total = 0.0

@@ -234,4 +234,5 @@ def _runs(parts: Approaches, gap: int) -> Approaches:
         announced=np.logical_or.reduceat(parts.announced, first),
         left_carried=None if left_carried is None else left_carried.take(nearest),
         right_carried=None if right_carried is None else right_carried.take(nearest),
+        expected=None if parts.expected is None else np.add.reduceat(parts.expected, first),
     )

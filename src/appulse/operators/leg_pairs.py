@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.kernels import earth_legs
+from appulse.kernels import earth_legs, time_near
 from appulse.kernels import legs as kernels
 from appulse.kernels.arrays import RowPairs
 from appulse.model.batch import Batch
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from appulse.model.uncertainty import Model
     from appulse.operators.plan import Groups
 
-    #: Fills in what becomes of some pairs.
+    #: Fills in what becomes of some pairs, and how long they are expected to be near.
     Decide = Callable[[RowPairs, kernels.Meetings], None]
+    Expect = Callable[[RowPairs, Floats], None]
 
 #: Before every time, and after all of them.
 NEVER, EVER = -(1 << 62), 1 << 62
@@ -65,6 +66,7 @@ class EncounterPlan:
     groups: Groups = ()
     carried: tuple[bool, ...] = (False, False)  # whether keys have columns behind them
     windows: tuple[int, ...] | None = None  # of joins, which compare readings at one instant
+    expected: bool = False  # whether to say how long pairs are expected to be near
 
     @property
     def longest(self) -> int:
@@ -99,10 +101,11 @@ class EncounterPlan:
 
 @dataclass(frozen=True)
 class Approaches(Batch):
-    """Pairs of legs that come close, and encounters, which are runs of them; times and ``within`` in microseconds.
+    """Pairs of legs that come close, and encounters, which are runs of them; times and durations in microseconds.
 
     ``left_time`` and ``right_time`` are of the readings that legs start with, ``begin`` and ``end`` of the overlaps.
-    What is carried is that of the readings which the legs of the closest approach start with.
+    ``within`` is how long the means are near, ``expected`` how long the two are expected to be. What is carried is that
+    of the readings which the legs of the closest approach start with.
     """
 
     left_key: Bytes
@@ -120,6 +123,7 @@ class Approaches(Batch):
     group: Labels | None = None
     left_carried: Bytes | None = None
     right_carried: Bytes | None = None
+    expected: Ints | None = None
 
     @classmethod
     def none(cls, group: Labels | None = None) -> Approaches:
@@ -213,8 +217,7 @@ class LegPairs:
             own = np.flatnonzero(self.owned(swept, pairs, group))
             self.counts["elsewhere"] += len(pairs.left) - len(own)
             pairs = RowPairs(pairs.left[own], pairs.right[own])
-        found = self._met([(i, part.legs) for i, part in parts], swept, pairs)
-        close = np.flatnonzero(found.probability >= plan.threshold)
+        found, close, expected = self._met([(i, part.legs) for i, part in parts], swept, pairs)
         left, right = pairs.left[close], pairs.right[close]
         if plan.windows is not None and plan.alone:  # the earlier one is on the left
             later = swept.begin[left] > swept.begin[right]
@@ -237,7 +240,9 @@ class LegPairs:
             ones,
             ones == 0,
             None if group is None else group.take(left),
-            *carried,
+            carried[0],
+            carried[1],
+            expected,
         )
 
     def _candidates(self, swept: kernels.Legs, new: Ints, asked: Sequence[RowPairs]) -> RowPairs:
@@ -256,8 +261,10 @@ class LegPairs:
             np.concatenate([new[among.right], np.where(swap, left, right)]),
         )
 
-    def _met(self, parts: Sequence[tuple[int, Legs]], swept: kernels.Legs, pairs: RowPairs) -> kernels.Meetings:
-        """What becomes of pairs of legs."""
+    def _met(
+        self, parts: Sequence[tuple[int, Legs]], swept: kernels.Legs, pairs: RowPairs
+    ) -> tuple[kernels.Meetings, Ints, Ints | None]:
+        """What becomes of pairs of legs, which come close, and how long these are expected to be near."""
         plan = self.plan
         swept = swept._replace(end=np.concatenate([legs.end for _, legs in parts]))
         rows = [legs.rows for _, legs in parts]
@@ -266,11 +273,11 @@ class LegPairs:
             rows = [sampled(legs.rows, plan.models[i], plan.quantile) for i, legs in parts]
         found = _meetings(len(pairs.left))
         if plan.earth is not None:
-            decide = self._on_earth(plan.earth, parts, swept, pairs)
+            decide, expect = self._on_earth(plan.earth, parts, swept, pairs)
         elif plan.reach is None:
-            decide = self._by_samples(rows, swept)
+            decide, expect = self._by_samples(rows, swept)
         else:
-            decide = self._by_deviations(rows, swept)
+            decide, expect = self._by_deviations(rows, swept)
 
         def decide_some(first: int) -> None:
             some = slice(first, first + _PAIRS)
@@ -278,12 +285,25 @@ class LegPairs:
             decide(own, kernels.Meetings._make(column[some] for column in found))
 
         self.workers.map(decide_some, range(0, len(pairs.left), _PAIRS))
+        mass = np.ones(0)
         if plan.reach is not None:
             mass = np.concatenate([own.mass for own in rows])
             found.probability[:] *= mass[pairs.left] * mass[pairs.right]
-        return found
+        close = np.flatnonzero(found.probability >= plan.threshold)
+        if not plan.expected:
+            return found, close, None
+        near, time = RowPairs(pairs.left[close], pairs.right[close]), np.empty(len(close))
 
-    def _by_deviations(self, rows: Sequence[Objects], swept: kernels.Legs) -> Decide:
+        def expect_some(first: int) -> None:
+            some = slice(first, first + _PAIRS)
+            expect(RowPairs(near.left[some], near.right[some]), time[some])
+
+        self.workers.map(expect_some, range(0, len(close), _PAIRS))
+        if plan.reach is not None:
+            time *= mass[near.left] * mass[near.right]
+        return found, close, np.rint(time).astype(np.int64)
+
+    def _by_deviations(self, rows: Sequence[Objects], swept: kernels.Legs) -> tuple[Decide, Expect]:
         near, threshold = self.plan.near(swept.at.shape[1]), self.plan.threshold
         spread = _spreads([own.spread for own in rows], swept.at.shape[1])
         noise = kernels.Noise(spread, self._growth[swept.side], swept.begin)
@@ -292,9 +312,9 @@ class LegPairs:
             kernels.approach(swept, pairs, near, found)
             kernels.gaussian_meetings(swept, noise, pairs, near, threshold, found)
 
-        return decide
+        return decide, lambda pairs, out: time_near.gaussian_times(swept, noise, pairs, near, out)
 
-    def _by_samples(self, rows: Sequence[Objects], swept: kernels.Legs) -> Decide:
+    def _by_samples(self, rows: Sequence[Objects], swept: kernels.Legs) -> tuple[Decide, Expect]:
         near, threshold = self.plan.near(swept.at.shape[1]), self.plan.threshold
         errors = kernels.Displacements(*_displacements(rows))
 
@@ -302,11 +322,11 @@ class LegPairs:
             kernels.approach(swept, pairs, near, found)
             kernels.sampled_meetings(swept, errors, pairs, near, threshold, found)
 
-        return decide
+        return decide, lambda pairs, out: time_near.sampled_times(swept, errors, pairs, near, out)
 
     def _on_earth(
         self, earth: Earth, parts: Sequence[tuple[int, Legs]], swept: kernels.Legs, pairs: RowPairs
-    ) -> Decide:
+    ) -> tuple[Decide, Expect]:
         plan = self.plan
         at, to = (np.ascontiguousarray(places[:, :_PLACE]) for places in (swept.at, swept.to))
         met = np.zeros(len(at), bool)  # a way takes long, and most legs are in no pair
@@ -332,7 +352,7 @@ class LegPairs:
         def decide(pairs: RowPairs, found: kernels.Meetings) -> None:
             earth_legs.earth_meetings(moving, errors, pairs, wanted, found)
 
-        return decide
+        return decide, lambda pairs, out: earth_legs.earth_times(moving, errors, pairs, wanted.near, out)
 
     @cached_property
     def _growth(self) -> Floats:

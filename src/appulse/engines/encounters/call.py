@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 CLOSED, CHANGES, LEGS, PAIRS = "closed", "changes", "legs", "pairs"
 EmitEncounters: TypeAlias = Annotated[str, one_of(CLOSED, CHANGES, LEGS)]
-_DEFAULTS: Meaning = {"gap": seconds(0), "min_seconds": seconds(0), "emit": CLOSED}
+_DEFAULTS: Meaning = {"gap": seconds(0), "min_seconds": seconds(0), "emit": CLOSED, "expected_seconds": False}
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,13 @@ class EncounterCall(ObjectsCall):
     def answer_schema(self) -> pa.Schema:
         key, real_number = self.key_type, pa.float64()
         closest = [("closest_time", self.moment_type), ("closest_distance", real_number)]
+        expected = [("expected_seconds", real_number)] if self.plan.expected else []
         if self.plan.emit == LEGS:
             legs = [(f"{side}_{what}", kind) for side in ("left", "right") for what, kind in self.own]
             overlap = [("overlap_start", self.overlap_type), ("overlap_end", self.overlap_type)]
-            return pa.schema([*legs, *overlap, *closest, ("probability", real_number), *self.carried])
+            return pa.schema([*legs, *overlap, *closest, *expected, ("probability", real_number), *self.carried])
         span = [("start", self.overlap_type), ("end", self.overlap_type)]
-        figures = [("seconds_within", real_number), ("probability", real_number), ("legs", pa.int64())]
+        figures = [("seconds_within", real_number), *expected, ("probability", real_number), ("legs", pa.int64())]
         change = [("change", pa.int32())] if self.plan.emit == CHANGES else []
         return pa.schema([("left_key", key), ("right_key", key), *span, *closest, *figures, *change, *self.carried])
 
@@ -127,7 +128,8 @@ class EncounterCall(ObjectsCall):
 
     def meaning(self) -> Meaning:
         plan = self.plan
-        arguments = {"gap": seconds(plan.gap), "min_seconds": seconds(plan.least), "emit": plan.emit}
+        arguments: Meaning = {"gap": seconds(plan.gap), "min_seconds": seconds(plan.least), "emit": plan.emit}
+        arguments = arguments | {"expected_seconds": plan.expected}
         return of_call("encounters", self.asked | arguments, _DEFAULTS)
 
     @property
@@ -166,6 +168,7 @@ class EncounterSettings(CallSettings):
     gap: Any = 0
     min_seconds: Any = 0
     emit: str = CLOSED
+    expected_seconds: bool = False
 
 
 def resolve_encounters(
@@ -232,6 +235,7 @@ def resolve_legs(
         groups=groups,
         carried=tuple(bool(stream.carry) for stream in streams),
         windows=windows,
+        expected=settings.expected_seconds,
     )
     key_type, time_type = common_key_type(streams, schemas, names), common_time_type(streams, schemas, names)
     encodings = tuple(
@@ -296,6 +300,7 @@ def _legs_table(legs: Approaches, call: EncounterCall) -> pa.Table:
         _times(legs.begin, call.overlap_type, call),
         _times(legs.end, call.overlap_type, call),
         *_closest(legs, call),
+        *_expected(legs),
         pa.array(legs.probability),
         *_carried(legs, call),
     ]
@@ -321,6 +326,7 @@ def _table(runs: Approaches, call: EncounterCall, change: int | None = None) -> 
         _times(runs.end, call.overlap_type, call),
         *_closest(runs, call),
         pa.array(runs.within * 1e-6),
+        *_expected(runs),
         pa.array(runs.probability),
         pa.array(runs.legs),
     ]
@@ -339,6 +345,10 @@ def _carried(runs: Approaches, call: EncounterCall) -> list[pa.Array]:
 def _closest(runs: Approaches, call: EncounterCall) -> list[pa.Array]:
     moment = np.rint(runs.closest_time).astype(np.int64)
     return [_times(moment, call.moment_type, call), pa.array(runs.distance)]
+
+
+def _expected(runs: Approaches) -> list[pa.Array]:
+    return [] if runs.expected is None else [pa.array(runs.expected * 1e-6)]
 
 
 def _times(micros: Ints, kind: pa.DataType, call: EncounterCall) -> pa.Array:
