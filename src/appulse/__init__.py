@@ -12,48 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from appulse import lab
-    from appulse.api import (
-        Assign,
-        Encounters,
-        FenceEvents,
-        MqttReader,
-        Nearest,
-        Outliers,
-        Phenomena,
-        QueryMatch,
-        SampleCollector,
-        SensorJoin,
-        SimilarityJoin,
-        WindowAggregate,
-        ask,
-        assign,
-        collect_samples,
-        decode_messages,
-        discover_dependencies,
-        encounters,
-        explain,
-        explain_pair,
-        fence_advice,
-        fence_events,
-        filter,
-        impute,
-        listen,
-        match_queries,
-        mqtt_stream,
-        nearest,
-        outliers,
-        phenomena,
-        plan,
-        rejects,
-        replay,
-        self_join,
-        sensor_join,
-        session,
-        similarity_join,
-        start,
-        stream_batches,
-        window_aggregate,
-    )
+    from appulse.api.aggregates import WindowAggregate, window_aggregate
+    from appulse.api.association import Assign, Nearest, assign, nearest
+    from appulse.api.batches import stream_batches
+    from appulse.api.collecting import SampleCollector, collect_samples
+    from appulse.api.fences import FenceEvents, fence_advice, fence_events
+    from appulse.api.joins import SimilarityJoin, explain_pair, self_join, similarity_join
+    from appulse.api.motion import Encounters, encounters
+    from appulse.api.mqtt import MqttReader, mqtt_stream
+    from appulse.api.outlying import Outliers, outliers
+    from appulse.api.planning import plan
+    from appulse.api.queries import QueryMatch, ask, match_queries
+    from appulse.api.readings import Phenomena, SensorJoin, phenomena, sensor_join
+    from appulse.api.replaying import replay
+    from appulse.api.results import explain, rejects
+    from appulse.api.running import listen, session, start
+    from appulse.api.streams import decode_messages, discover_dependencies, filter, impute
     from appulse.engines.explain import Explanation
     from appulse.engines.options import Options
     from appulse.engines.planning import Plan
@@ -98,48 +72,22 @@ if TYPE_CHECKING:
 version = "0.1.0"
 
 _HOMES = {
-    "appulse.api": (
-        "Assign",
-        "Encounters",
-        "FenceEvents",
-        "MqttReader",
-        "Nearest",
-        "Outliers",
-        "Phenomena",
-        "QueryMatch",
-        "SampleCollector",
-        "SensorJoin",
-        "SimilarityJoin",
-        "WindowAggregate",
-        "ask",
-        "assign",
-        "collect_samples",
-        "decode_messages",
-        "discover_dependencies",
-        "encounters",
-        "explain",
-        "explain_pair",
-        "fence_advice",
-        "fence_events",
-        "filter",
-        "impute",
-        "listen",
-        "match_queries",
-        "mqtt_stream",
-        "nearest",
-        "outliers",
-        "phenomena",
-        "plan",
-        "rejects",
-        "replay",
-        "self_join",
-        "sensor_join",
-        "session",
-        "similarity_join",
-        "start",
-        "stream_batches",
-        "window_aggregate",
-    ),
+    "appulse.api.aggregates": ("WindowAggregate", "window_aggregate"),
+    "appulse.api.association": ("Assign", "Nearest", "assign", "nearest"),
+    "appulse.api.batches": ("stream_batches",),
+    "appulse.api.collecting": ("SampleCollector", "collect_samples"),
+    "appulse.api.fences": ("FenceEvents", "fence_advice", "fence_events"),
+    "appulse.api.joins": ("SimilarityJoin", "explain_pair", "self_join", "similarity_join"),
+    "appulse.api.motion": ("Encounters", "encounters"),
+    "appulse.api.mqtt": ("MqttReader", "mqtt_stream"),
+    "appulse.api.outlying": ("Outliers", "outliers"),
+    "appulse.api.planning": ("plan",),
+    "appulse.api.queries": ("QueryMatch", "ask", "match_queries"),
+    "appulse.api.readings": ("Phenomena", "SensorJoin", "phenomena", "sensor_join"),
+    "appulse.api.replaying": ("replay",),
+    "appulse.api.results": ("explain", "rejects"),
+    "appulse.api.running": ("listen", "session", "start"),
+    "appulse.api.streams": ("decode_messages", "discover_dependencies", "filter", "impute"),
     "appulse.engines.explain": ("Explanation",),
     "appulse.engines.options": ("Options",),
     "appulse.engines.planning": ("Plan",),

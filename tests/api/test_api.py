@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import appulse as ap
-from appulse import api
+from appulse.api.results import _TABLES, is_spark
 from appulse.engines.results import MOST_RECENT
 from appulse.model.columns import plain_type
 from tests.helpers import hands, naive
@@ -307,7 +307,7 @@ def test_partitions_of_other_types_are_refused(other: pa.DataType) -> None:
 def test_spark_frames_do_not_mix_with_others() -> None:
     """The error says what to do."""
     spark_frame = type("DataFrame", (), {"__module__": "pyspark.sql.dataframe"})()
-    assert api.results.is_spark(spark_frame)
+    assert is_spark(spark_frame)
     with pytest.raises(ap.BadArgument, match=r"mixes Spark frames with others.*createDataFrame"):
         _join(spark_frame)
     with pytest.raises(ap.BadArgument, match="mixes Spark frames"):
@@ -585,7 +585,7 @@ def test_of_results_that_are_gone_only_so_many_bytes_are_kept(monkeypatch: pytes
 
 def test_of_results_that_are_gone_only_the_latest_are_kept() -> None:
     """Others as long as somebody holds them."""
-    before = len(api.results._TABLES)
+    before = len(_TABLES)
     held, cut = _join(), _join().slice(0, 1)
     for _ in range(2 * MOST_RECENT):
         _join()
@@ -593,7 +593,7 @@ def test_of_results_that_are_gone_only_the_latest_are_kept() -> None:
     assert len(ap.rejects(held)) == 0
     with pytest.raises(ap.BadArgument, match="Hold the result itself"):
         ap.rejects(cut)
-    assert len(api.results._TABLES) <= before + MOST_RECENT + 1
+    assert len(_TABLES) <= before + MOST_RECENT + 1
 
 
 def test_bad_rows_raise_if_asked_to() -> None:

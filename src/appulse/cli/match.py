@@ -81,7 +81,7 @@ def match(
     with errors_reported(console):
         import numpy as np
 
-        from appulse import api
+        import appulse as ap
         from appulse.engines.options import Options
         from appulse.jobs.queries import read_queries
         from appulse.jobs.regions import TABLES, ending_of, read_table
@@ -95,8 +95,8 @@ def match(
         if list(model.columns) == [_NUMBER]:
             given = given.append_column(_NUMBER, [np.arange(len(given))])
         stream = Stream(given, key=key, time=time, value=model, existence=existence, name="rows")
-        answers = api.match_queries(stream, asked, probability=probability, options=Options(max_output=max_output))
-        refused = api.rejects(answers)
+        answers = ap.match_queries(stream, asked, probability=probability, options=Options(max_output=max_output))
+        refused = ap.rejects(answers)
         if json and out is None:
             for answer in answers.to_pylist():
                 typer.echo(js.dumps(answer, default=str))

@@ -161,11 +161,11 @@ def _say(line: Live, text: str) -> None:
 @contextmanager
 def _session(settings: dict[str, Any]) -> Iterator[SparkSession]:
     """The session that runs already, or one for as long as it is needed."""
-    from appulse import api
+    import appulse as ap
     from appulse.engines.spark.session import is_running
 
     ours = not is_running()
-    spark: SparkSession = api.session(**settings)
+    spark: SparkSession = ap.session(**settings)
     try:
         yield spark
     finally:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from appulse import api
+import appulse as ap
 from appulse.connect.files import Form, LineFiles, rows_of
 from appulse.connect.patterns import Pattern
 from appulse.engines.options import Options
@@ -37,33 +37,33 @@ def by_hand(job: Job) -> ByHand[Any]:
     streams = table.streams()
     settings: dict[str, Any] = {"options": Options(max_output=table.max_output)}
     if table.sensor_join is not None:
-        return api.SensorJoin(streams[0], **table.sensor_join.settings(), **settings)
+        return ap.SensorJoin(streams[0], **table.sensor_join.settings(), **settings)
     if (regions := table.phenomena) is not None:
         frames = [
             None if files is None else read_files(job, files, f"phenomena.{name}")
             for name, files in (("locations", regions.locations), ("neighbours", regions.neighbours))
         ]
-        return api.Phenomena(streams[0], **regions.settings_with(*frames), **settings)
+        return ap.Phenomena(streams[0], **regions.settings_with(*frames), **settings)
     if (asked := table.window_aggregate) is not None:
-        return api.WindowAggregate(streams[0], asked.aggregates, **asked.settings(), **settings)
+        return ap.WindowAggregate(streams[0], asked.aggregates, **asked.settings(), **settings)
     if table.encounters is not None:
-        return api.Encounters(*streams, **table.encounters.settings(), **settings)
+        return ap.Encounters(*streams, **table.encounters.settings(), **settings)
     if table.fence_events is not None:
         fences = table.fence_events.fences(job.place)
-        return api.FenceEvents(streams[0], fences, **table.fence_events.settings(), **settings)
+        return ap.FenceEvents(streams[0], fences, **table.fence_events.settings(), **settings)
     if table.match_queries is not None:
         asked_of = table.match_queries
-        matching = api.QueryMatch(*streams, **table.query_settings(), **settings)
+        matching = ap.QueryMatch(*streams, **table.query_settings(), **settings)
         changes = asked_of.changes
         matching.change(
             asked_of.queries(job.place) if changes is None else read_files(job, changes, "match_queries.changes")
         )
         return matching
     if (found := table.nearest or table.assign or table.outliers) is not None:
-        kind: Any = {"nearest": api.Nearest, "assign": api.Assign, "outliers": api.Outliers}[table.operator]
+        kind: Any = {"nearest": ap.Nearest, "assign": ap.Assign, "outliers": ap.Outliers}[table.operator]
         belonging: ByHand[Any] = kind(*streams, **found.settings(), **settings)
         return belonging
-    return api.SimilarityJoin(*streams, **table.join.settings(), imputer=_imputers(job), **settings)
+    return ap.SimilarityJoin(*streams, **table.join.settings(), imputer=_imputers(job), **settings)
 
 
 def is_read_here(job: Job, data: DataTable) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 
-from appulse import api
+import appulse as ap
 from appulse.engines.spark.failures import reading
 from appulse.errors import JobError, NotBuilt
 from appulse.jobs.apart import not_apart
@@ -85,7 +85,7 @@ def build(
         settings = (association or table.join).settings()
         if association is None:
             settings["imputer"] = _imputers(job, spark)
-    call: Any = getattr(api, table.operator)
+    call: Any = getattr(ap, table.operator)
     answers: DataFrame = call(*given, options=options, **settings)
     return answers
 
@@ -135,7 +135,7 @@ def _sensed(job: Job, readings: Stream, spark: SparkSession) -> DataFrame:
     table = job.table
     if (asked := table.sensor_join) is not None:
         typical = None if table.sample is None else _sample_of_readings(job, spark)
-        joined: DataFrame = api.sensor_join(readings, options=table.options(typical), **asked.settings())
+        joined: DataFrame = ap.sensor_join(readings, options=table.options(typical), **asked.settings())
         return joined
     if (regions := table.phenomena) is None:  # pragma: no cover - checked when the file was read
         raise JobError(f"{job.file} has neither [sensor_join] nor [phenomena].")
@@ -143,7 +143,7 @@ def _sensed(job: Job, readings: Stream, spark: SparkSession) -> DataFrame:
         None if files is None else _frame(job, FilesTable(**files.model_dump()), spark, streaming=False)
         for files in (regions.locations, regions.neighbours)
     ]
-    found: DataFrame = api.phenomena(readings, options=table.options(), **regions.settings_with(*frames))
+    found: DataFrame = ap.phenomena(readings, options=table.options(), **regions.settings_with(*frames))
     return found
 
 
@@ -190,10 +190,10 @@ def _frame(
             raise JobError("Messages of MQTT come once: nothing of them can be read beforehand. Leave out sample.")
         most, spool = source.max_messages_per_trigger, job.place(source.spool)
         columns = source.schema_
-        return cast("DataFrame", api.mqtt_stream(spark, **source.reading(), spool=spool, most=most, schema=columns))
+        return cast("DataFrame", ap.mqtt_stream(spark, **source.reading(), spool=spool, most=most, schema=columns))
     if isinstance(source, TopicsTable):
         reader = (spark.readStream if streaming else spark.read).format("kafka").options(**source.reading())
-        messages: DataFrame = api.decode_messages(reader.load(), source.schema_, source.message)
+        messages: DataFrame = ap.decode_messages(reader.load(), source.schema_, source.message)
         return messages
     from appulse.engines.spark.lines import known_schema, rows_of_lines  # only where Spark is installed
 

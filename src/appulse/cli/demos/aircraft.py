@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from appulse import api
+import appulse as ap
 from appulse.cli.demos.sky import draw
 from appulse.model.motion import Straight
 from appulse.model.stream import Stream
@@ -82,7 +82,7 @@ def alarms(rows: pd.DataFrame, *, sigma: float | None, probability: float) -> pd
         value=Position("lat", "lon", altitude="up", **errors),
         motion=Straight(max_gap="1 minute"),
     )
-    found: pd.DataFrame = api.encounters(stream, epsilon=NEAR, probability=probability, gap="1 minute").to_pandas()
+    found: pd.DataFrame = ap.encounters(stream, epsilon=NEAR, probability=probability, gap="1 minute").to_pandas()
     return found
 
 
