@@ -325,7 +325,7 @@ def _table(runs: Approaches, call: EncounterCall, change: int | None = None) -> 
         _times(runs.begin, call.overlap_type, call),
         _times(runs.end, call.overlap_type, call),
         *_closest(runs, call),
-        pa.array(runs.within * 1e-6),
+        pa.array(runs.within / 1e6),
         *_expected(runs),
         pa.array(runs.probability),
         pa.array(runs.legs),
@@ -348,7 +348,7 @@ def _closest(runs: Approaches, call: EncounterCall) -> list[pa.Array]:
 
 
 def _expected(runs: Approaches) -> list[pa.Array]:
-    return [] if runs.expected is None else [pa.array(runs.expected * 1e-6)]
+    return [] if runs.expected is None else [pa.array(runs.expected / 1e6)]
 
 
 def _times(micros: Ints, kind: pa.DataType, call: EncounterCall) -> pa.Array:
