@@ -420,9 +420,7 @@ def _meetings(n: int) -> kernels.Meetings:
     return kernels.Meetings(whole[0], whole[1], real[0], real[1], real[2], real[3])
 
 
-def _displacements(
-    rows: Sequence[Objects],
-) -> tuple[Ints, Floats, Floats]:
+def _displacements(rows: Sequence[Objects]) -> tuple[Ints, Floats, Floats]:
     """The samples of all rows as displacements from their means, with their weights."""
     counts, points, weights = [], [], []
     for own in rows:

@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from appulse.kernels.cells import (
-    CellRows,
-    CloseRule,
-    Labelled,
-    PairColumns,
-    close_points,
-)
+from appulse.kernels.cells import CellRows, CloseRule, Labelled, PairColumns, close_points
 from appulse.kernels.grid import squared_distances
 from appulse.model.room import full, room, steps
 from appulse.model.workers import Workers

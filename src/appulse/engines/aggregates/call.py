@@ -28,12 +28,7 @@ from appulse.model.uncertainty import Form, Position, Samples, is_certain, names
 from appulse.operators.aggregate_plan import AggregatePlan, AggregateSpec
 from appulse.operators.attributes import dimension_of
 from appulse.operators.percentiles import least_share
-from appulse.operators.relational import (
-    AGGREGATES,
-    UNCONDITIONAL,
-    AggregateState,
-    WindowAggregate,
-)
+from appulse.operators.relational import AGGREGATES, UNCONDITIONAL, AggregateState, WindowAggregate
 from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
 from appulse.windows.frames import meaning_of, rule_of
 

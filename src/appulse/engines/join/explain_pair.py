@@ -26,14 +26,7 @@ from appulse.model.covariance import flat_and_above, matrices
 from appulse.model.encode import encode, holes_of, infer_dimensions, sampled
 from appulse.model.filled import OBSERVED
 from appulse.model.positions import degrees_of
-from appulse.model.uncertainty import (
-    Incomplete,
-    Position,
-    in_closed_form,
-    is_certain,
-    names,
-    pairs_in_closed_form,
-)
+from appulse.model.uncertainty import Incomplete, Position, in_closed_form, is_certain, names, pairs_in_closed_form
 from appulse.windows.definitions import TimeWindow
 
 if TYPE_CHECKING:

@@ -14,13 +14,7 @@ from appulse.engines.spark.readings_codec import pack_readings, unpack_readings
 from appulse.engines.thresholds import TOLERANCE
 from appulse.errors import BadArgument
 from appulse.model import defects as why
-from appulse.model.readings import (
-    Readings,
-    ReadingsEncoding,
-    check_reading_columns,
-    encode_readings,
-    refused_readings,
-)
+from appulse.model.readings import Readings, ReadingsEncoding, check_reading_columns, encode_readings, refused_readings
 from appulse.model.uncertainty import columns
 from appulse.operators.numbering import END
 from appulse.operators.output import Output

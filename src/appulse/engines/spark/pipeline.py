@@ -41,14 +41,7 @@ from appulse.engines.spark.inputs import (
 )
 from appulse.engines.spark.processor import StageProcessor
 from appulse.engines.spark.results import SparkResult, known_result
-from appulse.engines.spark.tagged import (
-    METRIC,
-    arrow_schema,
-    in_schema,
-    rejects_frame,
-    rejects_like,
-    tagged_schema,
-)
+from appulse.engines.spark.tagged import METRIC, arrow_schema, in_schema, rejects_frame, rejects_like, tagged_schema
 from appulse.model.changes import newest as newest_of
 from appulse.model.streaming import is_connect
 

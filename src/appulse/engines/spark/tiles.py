@@ -196,13 +196,7 @@ def _dims(plan: Reaching) -> int:
     return 2 if plan.earth is None else 3
 
 
-def planned(
-    plan: JoinPlan,
-    tiles: int,
-    sample: Sequence[Objects],
-    window: int,
-    side: float | None = None,
-) -> TilePlan:
+def planned(plan: JoinPlan, tiles: int, sample: Sequence[Objects], window: int, side: float | None = None) -> TilePlan:
     """A plan that balances the estimated work of a sample's rows (after RecPart): heavy cells are cut and placed.
 
     ``sample`` holds some rows of each stream, ``window`` the longest window in microseconds.

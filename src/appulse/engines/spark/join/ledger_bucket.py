@@ -230,9 +230,7 @@ class NumberedLedgerBucket(NumberBucket):
         self.counts.clear()
 
 
-def _parted(
-    batches: Iterable[tuple[int, Objects]],
-) -> tuple[list[tuple[int, Objects]], list[tuple[int, Objects]]]:
+def _parted(batches: Iterable[tuple[int, Objects]]) -> tuple[list[tuple[int, Objects]], list[tuple[int, Objects]]]:
     """Rows that are added, and rows that withdraw others."""
     came, asked = [], []
     for stream, rows in batches:
