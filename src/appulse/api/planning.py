@@ -31,6 +31,7 @@ from appulse.arguments import (
 )
 from appulse.engines.planning import ENGINES, Growth, Plan, Step, Stretch, Trial, estimate, standard_error
 from appulse.errors import BadArgument, nearest
+from appulse.model.columns import chunk
 from appulse.model.times import duration, to_micros
 from appulse.windows.definitions import TimeWindow, TumblingWindow
 
@@ -448,7 +449,7 @@ def in_order(table: pa.Table, stream: Stream) -> tuple[pa.Table, Ints]:
     """Rows in order of time, those without one left out, and their times."""
     if stream.time not in table.column_names:
         raise BadArgument(f"The sample has no column {stream.time!r}.{nearest(stream.time, table.column_names)}")
-    micros, null, strange = to_micros(_whole(table[stream.time]), stream.unit)
+    micros, null, strange = to_micros(chunk(table[stream.time]), stream.unit)
     order = np.argsort(micros, kind="stable")
     order = order[~(null | strange)[order]]
     return table.take(pa.array(order)), micros[order]
@@ -456,11 +457,6 @@ def in_order(table: pa.Table, stream: Stream) -> tuple[pa.Table, Ints]:
 
 def some_of(table: pa.Table, column: str, share: float) -> pa.Table:
     """The rows with a share of a column's values, chosen by a hash: the same in each stream."""
-    codes = _whole(table[column]).dictionary_encode(null_encoding="encode")
+    codes = chunk(table[column]).dictionary_encode(null_encoding="encode")
     chosen = [zlib.crc32(repr(value).encode()) < share * (1 << 32) for value in codes.dictionary.to_pylist()]
     return table.filter(pa.array(np.array(chosen, bool)[np.asarray(codes.indices)]))
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return found.chunk(0) if isinstance(found, pa.ChunkedArray) else found

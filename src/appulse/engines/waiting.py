@@ -21,13 +21,12 @@ if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags
 
 
-class WaitingBucket(ObjectsBucket):
-    """The bucket of an operator whose rows wait, and leave for good once they are answered."""
+class HoldingBucket(ObjectsBucket):
+    """The bucket of an operator whose rows wait for their ticks."""
 
     def __init__(self, call: ObjectsCall) -> None:
         super().__init__(call)
         self.waiting: list[Waiting[Objects]] = [Waiting() for _ in call.encodings]
-        self.corrections = Corrections.of(call, None, self.counts)
 
     def __len__(self) -> int:
         return sum(map(len, self.waiting))
@@ -38,14 +37,35 @@ class WaitingBucket(ObjectsBucket):
 
     @property
     def due(self) -> int | None:
-        """The oldest time that waits, of a row or for one."""
-        known = [one.due for one in self.waiting]
-        known += [] if self.corrections is None else [self.corrections.ledger.oldest_waiting]
-        return min((time for time in known if time is not None), default=None)
+        """The oldest time that waits."""
+        return min((one.due for one in self.waiting if one.due is not None), default=None)
 
     def hold(self, stream: int, rows: Objects) -> None:
         """Let rows wait for their ticks."""
         self.waiting[stream].hold(rows)
+
+    def blocks_held(self) -> list[bytes]:
+        """The rows that wait."""
+        return self.blocks((i, part) for i, one in enumerate(self.waiting) for part in one.parts)
+
+    def hold_again(self, given: Blobs) -> None:
+        """Take in the rows of a snapshot, or of a delta."""
+        for block in given[self.rows_tag]:
+            self.hold(*self.unpack(block))
+
+
+class WaitingBucket(HoldingBucket):
+    """One whose rows leave for good once they are answered, and may be withdrawn until then."""
+
+    def __init__(self, call: ObjectsCall) -> None:
+        super().__init__(call)
+        self.corrections = Corrections.of(call, None, self.counts)
+
+    @property
+    def due(self) -> int | None:
+        """The oldest time that waits, of a row or for one."""
+        known = [super().due, None if self.corrections is None else self.corrections.ledger.oldest_waiting]
+        return min((time for time in known if time is not None), default=None)
 
     def waits(self, stream: int) -> Sequence[Waiting[Objects]]:
         """What waits of a stream."""
@@ -83,7 +103,7 @@ class WaitingBucket(ObjectsBucket):
 
     def blocks_held(self) -> list[bytes]:
         """The rows that wait, and withdrawals that wait for theirs."""
-        rows = self.blocks((i, part) for i, one in enumerate(self.waiting) for part in one.parts)
+        rows = super().blocks_held()
         return rows if self.corrections is None else [*rows, *self.corrections.blocks()]
 
     def hold_again(self, given: Blobs) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from appulse.errors import BadArgument, nearest
 from appulse.kernels import neighbours as kernels
 from appulse.model.columns import arrow_table, floats
+from appulse.model.times import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,12 +47,12 @@ class Repository:
 
     def __init__(self, frame: Any, columns: Sequence[str] | None = None) -> None:
         table = table_of(frame)
-        names = [field.name for field in table.schema if _is_number(field.type)] if columns is None else list(columns)
+        names = [field.name for field in table.schema if is_number(field.type)] if columns is None else list(columns)
         self._columns: dict[str, Floats] = {}
         for name in names:
             if name not in table.schema.names:
                 raise BadArgument(f"The repository has no column {name!r}.{nearest(name, table.schema.names)}")
-            if not _is_number(table.schema.field(name).type):
+            if not is_number(table.schema.field(name).type):
                 raise BadArgument(_no_number(name, table.schema.field(name).type))
             numbers = floats(table[name])
             lacking = int((~np.isfinite(numbers)).sum())
@@ -61,7 +62,7 @@ class Repository:
                     "complete rows: drop these first, e.g. frame.dropna(subset=[...])."
                 )
             self._columns[name] = np.ascontiguousarray(numbers) + 0.0  # -0.0 is 0.0
-        self._others = {field.name: field.type for field in table.schema if not _is_number(field.type)}
+        self._others = {field.name: field.type for field in table.schema if not is_number(field.type)}
         if not names:
             raise BadArgument(f"The repository has no column of numbers{self._listed_others()}.")
         if len(table) == 0:
@@ -306,10 +307,6 @@ def _conditions(constraints: Constraints, rule: int | None = None) -> kernels.Co
     if rule is None:
         return kernels.Conditions(used, limits, ranges)
     return kernels.Conditions(used[rule], limits[rule], ranges[rule])
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _no_number(name: str, kind: pa.DataType) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -55,15 +56,14 @@ class CallTable(Table):
         return {name: value.build() if hasattr(value, "build") else value for name, value in given.items()}
 
 
-def _is_duration(value: Any) -> Any:
-    duration(value, "the duration")  # a BadArgument is a ValueError, which pydantic reports in its place
-    return value
+def taken_by(check: Callable[[Any], object]) -> AfterValidator:
+    """Hold a value for which a function raises no `BadArgument`; that is a ValueError, reported in its place."""
 
+    def same(value: Any) -> Any:
+        check(value)
+        return value
 
-def _is_ahead(value: Any) -> Any:
-    if value is not None:
-        ahead_micros(value, live=True)
-    return value
+    return AfterValidator(same)
 
 
 def _is_finite(value: float) -> float:
@@ -118,8 +118,8 @@ Text = Annotated[str, Field(min_length=1)]
 #: A path or a URI.
 Place = Annotated[Text, AfterValidator(_is_place)]
 Number = Annotated[float, AfterValidator(_is_finite)]
-Duration = Annotated[Any, AfterValidator(_is_duration)]
-Ahead = Annotated[Any, AfterValidator(_is_ahead)]
+Duration = Annotated[Any, taken_by(lambda given: duration(given, "the duration"))]
+Ahead = Annotated[Any, taken_by(lambda given: given is None or ahead_micros(given, live=True))]
 Settings = Annotated[dict[str, Any], AfterValidator(_are_settings)]
 
 

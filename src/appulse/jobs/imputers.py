@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from appulse.errors import BadArgument, nearest
 from appulse.imputation.dependencies import DifferentialDependency, from_toml
@@ -15,7 +15,7 @@ from appulse.imputation.in_time import LastValueImputer, SpeedImputer
 from appulse.imputation.regression import RegressionImputer
 from appulse.imputation.simple import MeanImputer, NearestImputer, ZeroFill
 from appulse.imputation.versions import SavedImputer
-from appulse.jobs.fields import Duration, Number, Place, Table, Text
+from appulse.jobs.fields import Duration, Number, Place, Table, Text, taken_by
 from appulse.jobs.sources import DataTable
 
 __all__ = ["ImputerTable", "RepositoryTable"]
@@ -52,11 +52,6 @@ class DependencyTable(Table):
         return DifferentialDependency(self.determinants, self.dependent, self.tolerance, self.confidence, where)
 
 
-def _is_rule(table: DependencyTable) -> DependencyTable:
-    table.build()
-    return table
-
-
 class ImputerTable(Table):
     """An imputer of `appulse` by its name, ``kind``, with its arguments."""
 
@@ -72,7 +67,7 @@ class ImputerTable(Table):
     ] = "DependencyImputer"
     repository: RepositoryTable | None = None
     rules: Place | None = None
-    dependency: list[Annotated[DependencyTable, AfterValidator(_is_rule)]] = []
+    dependency: list[Annotated[DependencyTable, taken_by(DependencyTable.build)]] = []
     joint: bool = False
     marginal: Annotated[int, Field(ge=1)] = 256
     instances: Annotated[int, Field(ge=1)] | None = None

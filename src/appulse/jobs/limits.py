@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from appulse.jobs.fields import Number, Table, Text
+from appulse.jobs.fields import Number, Table, Text, taken_by
 
 __all__ = ["LimitsTable", "bytes_of"]
 
@@ -25,15 +25,10 @@ def bytes_of(text: str) -> float:
     return float(found[1]) * each
 
 
-def _is_size(text: str) -> str:
-    bytes_of(text)
-    return text
-
-
 class LimitsTable(Table):
     """What is there for the job, and what comes in: `appulse run` refuses a job that does not fit, before it starts."""
 
-    memory: Annotated[Text, AfterValidator(_is_size)] | None = None
+    memory: Annotated[Text, taken_by(bytes_of)] | None = None
     cores: Annotated[int, Field(ge=1)] | None = None
     rate: Annotated[Number, Field(gt=0)] | None = None
     state_rows: Annotated[int, Field(ge=1)] | None = None

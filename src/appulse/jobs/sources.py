@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from operator import methodcaller
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from appulse.api.replaying import ENDINGS, MAX
-from appulse.jobs.fields import Ahead, Duration, Number, OneOrMore, Place, Settings, Table, Text, options_of
+from appulse.jobs.fields import Ahead, Duration, Number, OneOrMore, Place, Settings, Table, Text, options_of, taken_by
 from appulse.jobs.motion import MotionTable
 from appulse.model.existence import Bursts
 from appulse.model.stream import Stream
@@ -119,11 +120,6 @@ class IncompleteTable(Table):
 ModelTable = ExactTable | SamplesTable | GaussianTable | BallTable | PositionTable | IncompleteTable
 
 
-def _is_model(table: ModelTable) -> ModelTable:
-    table.build()
-    return table
-
-
 class BurstsTable(Table):
     """`appulse.Bursts` as a table; text names a column of rows that exist independently."""
 
@@ -142,16 +138,6 @@ def _as_existence(given: Any) -> Any:
 
 def _as_model(given: Any) -> Any:
     return {"model": "Exact", "columns": [given]} if isinstance(given, str) else given
-
-
-def _is_condition(text: str) -> str:
-    parse(text)  # a BadArgument with the position, reported in its place
-    return text
-
-
-def _is_motion(table: MotionTable) -> MotionTable:
-    table.build()
-    return table
 
 
 def _as_speed(given: Any) -> Any:
@@ -181,17 +167,19 @@ class StreamTable(Table):
     key: Text
     time: Text
     unit: str = "s"
-    value: Annotated[ModelTable, Field(discriminator="model"), AfterValidator(_is_model), BeforeValidator(_as_model)]
+    value: Annotated[
+        ModelTable, Field(discriminator="model"), taken_by(methodcaller("build")), BeforeValidator(_as_model)
+    ]
     existence: Annotated[BurstsTable | None, BeforeValidator(_as_existence)] = None
     partition_by: list[str] = []
     lateness: Duration | None = None
     idle_after: Duration | None = None
     ahead: Ahead = "1 hour"
     order: Literal["time", "arrival"] = "time"
-    where: Annotated[list[Annotated[Text, AfterValidator(_is_condition)]], OneOrMore] = []
+    where: Annotated[list[Annotated[Text, taken_by(parse)]], OneOrMore] = []
     carry: Annotated[list[Text], OneOrMore] = []
     change: Text | None = None
-    motion: Annotated[MotionTable, Field(discriminator="kind"), AfterValidator(_is_motion)] | None = None
+    motion: Annotated[MotionTable, Field(discriminator="kind"), taken_by(methodcaller("build"))] | None = None
     margin: Any = 0.0
 
     @model_validator(mode="after")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from appulse.model.ddl import ddl_of
+from appulse.model.times import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -88,11 +89,7 @@ def _is_other_on_spark(stored: Any, wanted: Any) -> bool:
         return not (types.is_integer(stored) or types.is_date(stored))
     if types.is_boolean(wanted):
         return bool(types.is_floating(stored))
-    return (types.is_timestamp(stored) and _is_number(wanted)) or (_is_number(stored) and types.is_timestamp(wanted))
-
-
-def _is_number(kind: Any) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    return (types.is_timestamp(stored) and is_number(wanted)) or (is_number(stored) and types.is_timestamp(wanted))
 
 
 def _said(name: str, stored: pa.DataType, wanted: pa.DataType) -> str:

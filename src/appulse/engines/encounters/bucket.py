@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from appulse.engines.encounters.call import EncounterCall, encounter_tables
 from appulse.engines.local import Local
-from appulse.engines.objects import ObjectsBucket
+from appulse.engines.waiting import HoldingBucket
 from appulse.model import defects as why
 from appulse.model.batch import Batch, field_names
 from appulse.model.codec import from_columns, pack_columns, unpack_columns
@@ -16,7 +16,6 @@ from appulse.operators.encounters import Encounters
 from appulse.operators.leg_pairs import Approaches
 from appulse.operators.legs import Legs
 from appulse.operators.pending import Pending
-from appulse.operators.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ _KINDS: dict[str, type[Batch]] = {"legs": Legs, "pending": Pending, "waiting": A
 _WORD, _NAME, _ROWS = "encounters", "name", "rows."
 
 
-class EncounterBucket(ObjectsBucket):
+class EncounterBucket(HoldingBucket):
     """The state of some groups."""
 
     call: EncounterCall
@@ -40,25 +39,19 @@ class EncounterBucket(ObjectsBucket):
     def __init__(self, call: EncounterCall) -> None:
         super().__init__(call)
         self.operator = Encounters(call.plan)
-        self.waiting: list[Waiting[Objects]] = [Waiting() for _ in call.streams]
         self._ended = False
 
     def __len__(self) -> int:
-        return sum(map(len, self.waiting)) + len(self.operator)
+        return super().__len__() + len(self.operator)
 
     @property
     def nbytes(self) -> int:
-        return sum(one.nbytes for one in self.waiting) + self.operator.nbytes
+        return super().nbytes + self.operator.nbytes
 
     @property
     def due(self) -> int | None:
         """The least time that ticks have to be complete beyond for anything to be answered."""
-        first = min((one.due for one in self.waiting if one.due is not None), default=None)
-        return self.operator.due(first)
-
-    def hold(self, stream: int, rows: Objects) -> None:
-        """Let readings wait for their ticks."""
-        self.waiting[stream].hold(rows)
+        return self.operator.due(super().due)
 
     def answer(self, *, ended: bool) -> list[pa.Table]:
         """The encounters that follow from complete ticks."""
@@ -79,23 +72,18 @@ class EncounterBucket(ObjectsBucket):
     def redo(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
         """Take the same step; its answers are known."""
         self.complete, ended = numbers
-        self._hold_again(given)
+        self.hold_again(given)
         self.answer(ended=bool(ended))
 
     def whole(self) -> tuple[list[int], Mapping[str, NDArray[Any]], list[bytes]]:
         """Readings that wait, and what the operator holds."""
-        rows = self.blocks((i, part) for i, one in enumerate(self.waiting) for part in one.parts)
         held = [_HELD + packed_state(name, batch) for name, batch in self.operator.state().items()]
-        return [self.complete], {}, [*rows, *held]
+        return [self.complete], {}, [*self.blocks_held(), *held]
 
     def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
         (self.complete,) = numbers
-        self._hold_again(given)
+        self.hold_again(given)
         self.operator.restore(dict(unpacked_state(block[len(_HELD) :]) for block in given[_HELD]))
-
-    def _hold_again(self, given: Blobs) -> None:
-        for block in given[self.rows_tag]:
-            self.hold(*self.unpack(block))
 
 
 class LocalEncounters(Local[Objects]):

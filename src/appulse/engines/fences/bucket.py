@@ -16,7 +16,7 @@ from appulse.operators.numbering import in_canonical_order
 from appulse.operators.pending import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -42,7 +42,6 @@ class FenceBucket(LookingBucket):
         super().__init__(call)
         held = call.fences.get()
         self.operator = Fences(call.plan, held.regions, None if held.terms is None else held.terms.terms)
-        self._last: int | None = None  # the newest time of all, once the streams have ended
 
     def __len__(self) -> int:
         return super().__len__() + len(self.operator)
@@ -61,11 +60,6 @@ class FenceBucket(LookingBucket):
         """The least time that ticks have to be complete beyond for anything to be answered."""
         return min((time for time in (super().due, self.operator.due) if time is not None), default=None)
 
-    def advance(self, limit: int | None = None, ended: int | None = None) -> list[pa.Table]:
-        """The answers of ticks that are complete now."""
-        self._last = ended
-        return super().advance(limit, ended)
-
     def answer(self, *, ended: bool) -> list[pa.Table]:  # noqa: ARG002 - ``_last`` says it
         """The events that follow from complete ticks."""
         released = self.waiting[0].release(self.complete)
@@ -83,15 +77,6 @@ class FenceBucket(LookingBucket):
         """Whether more readings came than readings and visits are left."""
         came = [rows for _, rows in self.came]
         return len(self) < _MUCH * sum(map(len, came)) and sum(rows.nbytes for rows in came) > self.slack
-
-    def step(self) -> tuple[list[int], Mapping[str, NDArray[Any]]]:
-        return [self.complete, self._last is not None, self._last or 0], {}
-
-    def again(self, numbers: Sequence[int], arrays: Mapping[str, NDArray[Any]]) -> None:  # noqa: ARG002
-        """Take the same step; its answers are known."""
-        ended, last = numbers
-        self._last = last if ended else None
-        self.answer(ended=bool(ended))
 
     def whole(self) -> tuple[list[int], Mapping[str, NDArray[Any]], list[bytes]]:
         """Readings that wait, and visits that have not ended."""

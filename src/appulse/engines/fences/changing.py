@@ -24,7 +24,7 @@ from appulse.operators.numbering import in_canonical_order
 from appulse.operators.waiting import Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -53,7 +53,6 @@ class ChangingFenceBucket(LookingBucket):
         self.known: list[tuple[FenceVersion, Waiting[Objects]]] = []  # readings, by the fences that they came to
         self._changes: list[bytes] = []
         self._gone: dict[int, Any] = {}  # names of fences that were removed, and may still be heard of
-        self._last: int | None = None
 
     def __len__(self) -> int:
         return sum(map(len, self.waits(0))) + len(self.operator)
@@ -90,11 +89,6 @@ class ChangingFenceBucket(LookingBucket):
         refused = [self.change(unpacked(block[9:]), block) for block in self._changes]
         if self.reports:
             self.rejected += refused
-
-    def advance(self, limit: int | None = None, ended: int | None = None) -> list[pa.Table]:
-        """The answers of ticks that are complete now."""
-        self._last = ended
-        return super().advance(limit, ended)
 
     def answer(self, *, ended: bool) -> list[pa.Table]:  # noqa: ARG002 - ``_last`` says it
         """The events that follow from complete ticks."""
@@ -143,9 +137,6 @@ class ChangingFenceBucket(LookingBucket):
 
     # --- the log
 
-    def step(self) -> tuple[list[int], Mapping[str, NDArray[Any]]]:
-        return [self.complete, self._last is not None, self._last or 0], {}
-
     def blocks(self, batches: Iterable[tuple[int, Objects]]) -> list[bytes]:
         """Rows and changes as blocks."""
         return [*self._changes, *super().blocks(batches)]
@@ -155,12 +146,6 @@ class ChangingFenceBucket(LookingBucket):
         for block in given[CHANGES]:
             self.change(unpacked(block[9:]), block)
         super().hold_again(given)
-
-    def again(self, numbers: Sequence[int], arrays: Mapping[str, NDArray[Any]]) -> None:  # noqa: ARG002
-        """Take the same step; its answers are known."""
-        ended, last = numbers
-        self._last = last if ended else None
-        self.answer(ended=bool(ended))
 
     def whole(self) -> tuple[list[int], Mapping[str, NDArray[Any]], list[bytes]]:
         """Sets of fences, the readings that wait under each, and visits that have not ended."""

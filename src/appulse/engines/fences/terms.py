@@ -11,11 +11,10 @@ import pyarrow as pa
 
 from appulse.engines.carrying import carried_by
 from appulse.engines.queries.call import CONDITION, UNTIL, check_until, until_of
-from appulse.engines.queries.tables import column_of
 from appulse.errors import BadArgument
 from appulse.kernels.fences import NEVER
 from appulse.model.batch import SHARED, Batch, Ragged
-from appulse.model.columns import decoded_type, is_text, plain_type
+from appulse.model.columns import chunk, decoded_type, is_text, plain_type
 from appulse.model.uncertainty import is_certain
 from appulse.operators.fences import Terms
 from appulse.queries.condition import parse
@@ -48,7 +47,7 @@ def columns_of(table: pa.Table, types: Columns) -> Columns:
     if CONDITION not in table.column_names:
         return ()
     named: set[str] = set()
-    for text in column_of(table, CONDITION).drop_null().unique().to_pylist():
+    for text in chunk(table[CONDITION]).drop_null().unique().to_pylist():
         try:
             named.update(parse(text).columns)
         except BadArgument:  # reported with the other conditions that cannot be used
@@ -61,7 +60,7 @@ def terms_of(table: pa.Table, unit: str, types: Columns) -> tuple[TermSet | None
     ends, wrong = until_of(table, unit)
     condition, texts = np.full(len(table), -1), ()
     if CONDITION in table.column_names:
-        encoded = column_of(table, CONDITION).cast(pa.string()).dictionary_encode()
+        encoded = chunk(table[CONDITION]).cast(pa.string()).dictionary_encode()
         condition, texts = np.asarray(encoded.indices.fill_null(-1), np.int64), tuple(encoded.dictionary.to_pylist())
         refused = dict(_read(texts, types)[1])
         wrong += [(i, refused[k]) for i, k in enumerate(condition.tolist()) if k in refused]

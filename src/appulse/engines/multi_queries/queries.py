@@ -25,9 +25,8 @@ from appulse.engines.queries.call import (
     until_of,
     without,
 )
-from appulse.engines.queries.tables import column_of
 from appulse.errors import BadArgument, nearest
-from appulse.model.columns import plain_values
+from appulse.model.columns import chunk, plain_values
 from appulse.model.defects import NEVER_TRUE, concat_rejects, rows_as_json
 from appulse.model.encode import keys_of
 from appulse.model.regions import QUERY, REGION
@@ -159,7 +158,7 @@ class WindowQueries:
                 wrong, never = self._add(part)
                 rejects.append(refused_queries(part, never, self.call.reject_schema, NEVER_TRUE))
             elif kind == REMOVE:
-                self._gone += self.queries.remove(column_of(part, QUERY))
+                self._gone += self.queries.remove(chunk(part[QUERY]))
             else:
                 wrong = unknown_change(part)
             rejects.append(refused_queries(part, wrong, self.call.reject_schema))
@@ -236,11 +235,9 @@ class WindowQueries:
 
     def _add(self, table: pa.Table) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
         """Those that cannot be used, and those that never match, by row and with what is wrong."""
-        conditions = (
-            column_of(table, CONDITION).cast(pa.string()).to_pylist() if CONDITION in table.column_names else []
-        )
+        conditions = chunk(table[CONDITION]).cast(pa.string()).to_pylist() if CONDITION in table.column_names else []
         until, wrong = until_of(table, self.call.streams[0].encoding.unit)
-        selects = column_of(table, SELECT).to_pylist() if SELECT in table.column_names else [None] * len(table)
+        selects = chunk(table[SELECT]).to_pylist() if SELECT in table.column_names else [None] * len(table)
         texts: dict[int, str | None] = {}
         terms: dict[int, QueryWindow] = {}
         for i, (given, select) in enumerate(zip(conditions or [None] * len(table), selects, strict=True)):
@@ -252,7 +249,7 @@ class WindowQueries:
         chosen = [terms[i] for i in good.tolist()]
         before = len(self.queries)
         added = self.queries.add(
-            column_of(table, QUERY).take(pa.array(good)),
+            chunk(table[QUERY]).take(pa.array(good)),
             pa.array([texts[i] for i in good.tolist()], pa.string()),
             np.array([self._terms.setdefault(term, len(self._terms)) for term in chosen], np.int32),
             self._bounds([(term.length, term.rows) for term in chosen]),

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from appulse.engines.queries.call import as_known, without_views
 from appulse.engines.queries.rows import points_of
-from appulse.engines.queries.tables import column_of
 from appulse.kernels.strings import hash_rows
 from appulse.model.batch import Batch, Ragged
+from appulse.model.columns import chunk
 from appulse.model.encode import checked, keys_of
 from appulse.model.strings import Bytes, Labels, encode
 from appulse.operators.held_parts import HeldParts, group_hashes
@@ -75,7 +75,7 @@ class WindowRows(Batch):
         """The samples, as queries read them."""
         samples = self.samples
         table = self.table if samples is None else samples.values.table
-        columns = {name: column_of(table, name) for name in table.column_names}
+        columns = {name: chunk(table[name]) for name in table.column_names}
         if samples is None:
             return Sampled(Points(columns, len(table), self.time))
         owner = samples.owner
@@ -188,7 +188,7 @@ class _StreamRows:
         """Hashes of the groups of rows and of the values that link them: the same for those that are equal."""
         found = group_hashes(_labels(rows, self._call), len(rows)).view(np.uint64)
         for name in self.link:
-            values = values_of(column_of(rows.table, name))
+            values = values_of(chunk(rows.table[name]))
             if values.kind == TEXT:
                 data = Bytes.of([value.encode() for value in values.data.tolist()])
             else:
@@ -282,7 +282,7 @@ class BufferedRows:
 def _labels(rows: WindowRows, call: QueryCall) -> Labels | None:
     """The group of each row; None: there is one."""
     by = call.encoding.partition_by
-    return Labels.of([column_of(rows.table, name) for name in by]) if by else None
+    return Labels.of([chunk(rows.table[name]) for name in by]) if by else None
 
 
 def rows_of(call: QueryCall, table: pa.Table) -> tuple[WindowRows, pa.Table]:

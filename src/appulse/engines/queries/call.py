@@ -17,13 +17,12 @@ from appulse.engines.objects import ObjectsCall
 from appulse.engines.options import Options, options_of
 from appulse.engines.pushes import fitted
 from appulse.engines.queries.rows import matched, normal_columns
-from appulse.engines.queries.tables import column_of
 from appulse.engines.schemas import encoding_of, is_joined
 from appulse.engines.swapped import Swapped
 from appulse.engines.thresholds import within_tolerance
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
-from appulse.model.columns import as_array, is_text, plain_values
+from appulse.model.columns import as_array, chunk, is_text, plain_values
 from appulse.model.defects import BAD_CONDITION, BAD_REGION, NEVER_TRUE, concat_rejects, no_rejects, rows_as_json
 from appulse.model.encode import checked, infer_dimensions, keys_of
 from appulse.model.encoding import Encoding, check_columns
@@ -220,7 +219,7 @@ def checked_changes(table: pa.Table, call: QueryCall) -> pa.Table:
     if UNTIL in table.column_names:
         check_until(table.schema.field(UNTIL).type, call.time_type)
     table = table.cast(without_views(table.schema)).combine_chunks()
-    keys = column_of(table, QUERY)
+    keys = chunk(table[QUERY])
     known = plain_key(keys.type) if pa.types.is_null(call.query_type) else call.query_type
     return table.set_column(table.schema.get_field_index(QUERY), QUERY, as_keys(keys, known))
 
@@ -256,7 +255,7 @@ class LocalQueries:
             if kind == ADD:
                 wrong, regions = self._add(part)
             elif kind == REMOVE:
-                self.queries.remove(column_of(part, QUERY))
+                self.queries.remove(chunk(part[QUERY]))
             else:
                 wrong = unknown_change(part)
             self._keep(refused_queries(part, wrong, self.call.reject_schema))
@@ -356,9 +355,7 @@ class LocalQueries:
 
     def _add(self, table: pa.Table) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
         """Those that cannot be used, by row and with what is wrong: with conditions and others, and with regions."""
-        conditions = (
-            column_of(table, CONDITION) if CONDITION in table.column_names else pa.nulls(len(table), pa.string())
-        )
+        conditions = chunk(table[CONDITION]) if CONDITION in table.column_names else pa.nulls(len(table), pa.string())
         wrong, labels = self._labels(table)
         until, odd = until_of(table, self.call.encoding.unit)
         wrong += odd
@@ -366,7 +363,7 @@ class LocalQueries:
         bad = {i for i, _ in wrong}
         good = np.array([i for i in range(len(table)) if i not in bad], np.int64) if bad else np.arange(len(table))
         added = self.queries.add(
-            column_of(table, QUERY).take(pa.array(good)),
+            chunk(table[QUERY]).take(pa.array(good)),
             conditions.take(pa.array(good)),
             None if labels is None else labels[good],
             until=None if until is None else until[good],
@@ -384,7 +381,7 @@ class LocalQueries:
         """What queries select, by number; and those that select what there is not."""
         if SELECT not in table.column_names:
             return [], np.zeros(len(table), np.int32) if self.call.selecting else None
-        wrong, selected = [], column_of(table, SELECT).to_pylist()
+        wrong, selected = [], chunk(table[SELECT]).to_pylist()
         for i, given in enumerate(selected):
             if given not in self._selected:
                 try:
@@ -435,7 +432,7 @@ def changes_of(table: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:
     if CHANGE not in table.column_names:
         yield ADD, table
         return
-    kinds = [None if kind is None else kind.lower() for kind in column_of(table, CHANGE).to_pylist()]
+    kinds = [None if kind is None else kind.lower() for kind in chunk(table[CHANGE]).to_pylist()]
     begin = 0
     for end in range(1, len(kinds) + 1):
         if end == len(kinds) or kinds[end] != kinds[begin]:
@@ -445,7 +442,7 @@ def changes_of(table: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:
 
 def unknown_change(table: pa.Table) -> list[tuple[int, str]]:
     """What is wrong with queries of which nobody knows what is to be done to them."""
-    given = column_of(table, CHANGE)[0].as_py()
+    given = chunk(table[CHANGE])[0].as_py()
     return [(i, f"change is {given!r}, and 'add' or 'remove' is known") for i in range(len(table))]
 
 
@@ -456,7 +453,7 @@ def without(table: pa.Table, wrong: Sequence[tuple[int, str]]) -> pa.Table:
 
 def last_changes(table: pa.Table) -> pa.Table:
     """Of each query its last change, where all can be used; those removed are left out."""
-    keys = column_of(table, QUERY)
+    keys = chunk(table[QUERY])
     keys = encode(keys.drop_null()).to_arrow() if pa.types.is_nested(keys.type) and not keys.null_count else keys
     codes = np.asarray(keys.dictionary_encode(null_encoding="encode").indices)
     last = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
@@ -477,7 +474,7 @@ def until_of(table: pa.Table, unit: str) -> tuple[Ints | None, list[tuple[int, s
     """The last time at which queries hold, as a stream has its times; and those where that is none."""
     if UNTIL not in table.column_names:
         return None, []
-    column = column_of(table, UNTIL)
+    column = chunk(table[UNTIL])
     micros, null, strange = to_micros(column, unit)
     wrong = [(i, "until is not a finite time in range") for i in np.flatnonzero(strange & ~null).tolist()]
     return np.where(null, MOST, micros), wrong

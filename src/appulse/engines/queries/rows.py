@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from appulse.engines.queries.tables import column_of
 from appulse.kernels.curved_regions import CURVED
 from appulse.model import uncertainty
-from appulse.model.columns import floats
+from appulse.model.columns import chunk, floats
 from appulse.model.covariance import deviations, flat_part, flat_widest, whitening
 from appulse.model.encode import as_samples
 from appulse.model.positions import EARTHS, degree_scale, given_degrees, metres_of_degrees, plain_longitudes
@@ -77,7 +76,7 @@ def normal_columns(encoding: Encoding) -> tuple[str, ...]:
 def points_of(rows: ValidRows, encoding: Encoding) -> Points:
     """The samples of checked rows, with all columns that conditions may name: no lists, such as of the samples."""
     schema = rows.table.schema
-    columns = {field.name: column_of(rows.table, field.name) for field in schema if not pa.types.is_nested(field.type)}
+    columns = {field.name: chunk(rows.table[field.name]) for field in schema if not pa.types.is_nested(field.type)}
     model, n = encoding.held_as, len(rows.table)
     own = place_of(encoding.model, encoding.dimensions)
     if is_certain(model):
@@ -110,7 +109,7 @@ def normals_of(rows: ValidRows, encoding: Encoding, *, copied: bool = True) -> N
     """Checked rows by their normal errors; if ``copied``, those near the 180th meridian also 360 degrees away."""
     model, names = encoding.held_as, normal_columns(encoding)
     n, centre, spread = len(rows.time), rows.values.centre, rows.values.spread
-    columns = {name: column_of(rows.table, name) for name in rows.table.column_names if name not in names}
+    columns = {name: chunk(rows.table[name]) for name in rows.table.column_names if name not in names}
     owner = np.arange(n)
     earth, at, scale, error, covariance = None, np.empty((n, 0)), np.empty((n, 0)), flat_part(spread), None
     if isinstance(model, Position):

@@ -15,6 +15,7 @@ from appulse.engines.measured import METRICS
 from appulse.engines.spark import blobs as kinds
 from appulse.engines.spark.blobs import read_table
 from appulse.engines.spark.inputs import map_in_arrow
+from appulse.model.columns import chunk
 from appulse.model.defects import rejects_as
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def tagged_rows(tag: str, table: pa.Table, arrow: pa.Schema) -> pa.RecordBatch:
     """The rows of a table as few rows of the tagged schema; none if it has none."""
     kind = arrow.field(tag).type
     fields = list(kind.value_type)
-    values = [_as_type(_whole(column), field.type) for column, field in zip(table.columns, fields, strict=True)]
+    values = [_as_type(chunk(column), field.type) for column, field in zip(table.columns, fields, strict=True)]
     some = max(1, _ROW_BYTES * len(table) // max(1, table.nbytes))
     offsets = pa.array([*range(0, len(table), some), len(table)] if len(table) else [0], pa.int32())
     structs = pa.StructArray.from_arrays(values, fields=fields)
@@ -153,11 +154,6 @@ def _row(tag: str, columns: Mapping[str, pa.Array], arrow: pa.Schema) -> pa.Reco
     columns = {"tag": pa.repeat(pa.scalar(tag, arrow.field("tag").type), n), **columns}
     values = [columns[field.name] if field.name in columns else pa.nulls(n, field.type) for field in arrow]
     return pa.RecordBatch.from_arrays(values, schema=arrow)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    values = column.combine_chunks()
-    return values.chunk(0) if isinstance(values, pa.ChunkedArray) else values
 
 
 def in_schema(table: pa.Table, arrow: pa.Schema) -> pa.Table:

@@ -15,19 +15,18 @@ import numpy as np
 from appulse.engines.bucket import NEVER, Bucket
 from appulse.engines.encounters.bucket import packed_state, refused_twice, unpacked_state
 from appulse.engines.encounters.call import EncounterCall, encounter_tables
-from appulse.engines.objects import ObjectsBucket
 from appulse.engines.spark.blobs import LEGS, PAIRS, PROGRESS
 from appulse.engines.spark.encounters.tiling import LegTiles
 from appulse.engines.spark.routing import bucket_keys
 from appulse.engines.spark.stage import Buckets
 from appulse.engines.spark.tiles import label_hash
+from appulse.engines.waiting import HoldingBucket
 from appulse.kernels.newest import key_numbers
 from appulse.model.objects import Objects
 from appulse.operators.encounters import Found, Runs
 from appulse.operators.leg_pairs import EVER, Approaches, LegPairs
 from appulse.operators.legs import Legs
 from appulse.operators.pending import Pending
-from appulse.operators.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,7 +102,7 @@ class RunBuckets(EncounterBuckets):
         return RunBucket(self.call)
 
 
-class LegBucket(ObjectsBucket):
+class LegBucket(HoldingBucket):
     """Readings of some keys, which wait for their ticks, and for what ends their legs."""
 
     call: EncounterCall
@@ -113,28 +112,23 @@ class LegBucket(ObjectsBucket):
         plan = call.plan
         self.tiles = tiles
         self.makers = plan.makers
-        self.waiting: list[Waiting[Objects]] = [Waiting() for _ in call.streams]
         self._until = NEVER  # when the last leg ends of those sent on, until all stages know that it is over
         self._since = NEVER  # no leg that any bucket sends on after this step begins before
         self._ended = False
 
     def __len__(self) -> int:
-        return sum(map(len, self.waiting)) + len(self.makers)
+        return super().__len__() + len(self.makers)
 
     @property
     def nbytes(self) -> int:
-        return sum(one.nbytes for one in self.waiting) + self.makers.nbytes
+        return super().nbytes + self.makers.nbytes
 
     @property
     def due(self) -> int | None:
         """The least time that ticks have to be complete beyond for anything to be sent on."""
-        times = [one.due for one in self.waiting] + [self.makers.due]
+        times = [super().due, self.makers.due]
         times += [self._until + self.call.plan.gap + self.makers.delay] if self._until > NEVER else []
         return min((time for time in times if time is not None), default=None)
-
-    def hold(self, stream: int, rows: Objects) -> None:
-        """Let readings wait for their ticks."""
-        self.waiting[stream].hold(rows)
 
     def advance(self, limit: int | None = None, ended: int | None = None) -> list[pa.Table]:
         """Send on the legs that are known now."""
@@ -173,25 +167,20 @@ class LegBucket(ObjectsBucket):
         """Take the same step; what it sent on is known."""
         self.complete, ended, self._since = numbers
         self._ended = bool(ended)
-        self._hold_again(given)
+        self.hold_again(given)
         self._made()
 
     def whole(self) -> tuple[list[int], Mapping[str, NDArray[Any]], list[bytes]]:
         """Readings that wait."""
-        rows = self.blocks((i, part) for i, one in enumerate(self.waiting) for part in one.parts)
         held = [_HELD + packed_state(name, batch) for name, batch in self.makers.pending.items()]
-        return [self.complete, self._until], {}, [*rows, *held]
+        return [self.complete, self._until], {}, [*self.blocks_held(), *held]
 
     def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
         self.complete, self._until = numbers
-        self._hold_again(given)
+        self.hold_again(given)
         for name, batch in _held(given[_HELD]):
             assert isinstance(batch, Pending)  # noqa: S101 - all that was kept
             self.makers.restore(name, batch)
-
-    def _hold_again(self, given: Blobs) -> None:
-        for block in given[self.rows_tag]:
-            self.hold(*self.unpack(block))
 
 
 class LegTile(Bucket[Objects]):

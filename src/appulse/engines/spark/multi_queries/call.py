@@ -25,7 +25,6 @@ from appulse.engines.multi_queries.call import WindowCall, resolve_window_querie
 from appulse.engines.multi_queries.queries import WindowQueries
 from appulse.engines.options import Options, options_of
 from appulse.engines.queries.call import CHANGE, CONDITION, SELECT, UNTIL
-from appulse.engines.queries.tables import column_of
 from appulse.engines.spark.changes import changes_for_all
 from appulse.engines.spark.inputs import hash_text
 from appulse.engines.spark.pipeline import Operator, built
@@ -36,6 +35,7 @@ from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.spark.tagged import arrow_schema, reject_type, spark_type
 from appulse.errors import BadArgument
+from appulse.model.columns import chunk
 from appulse.model.regions import QUERY
 from appulse.model.streaming import is_streaming
 from appulse.model.strings import Labels
@@ -171,7 +171,7 @@ def _by_bucket(call: WindowCall, stream: int, table: pa.Table, buckets: int) -> 
         return []
     if buckets == 1:
         return [(0, table)]
-    labels = Labels.of([column_of(table, name) for name in call.streams[stream].encoding.partition_by])
+    labels = Labels.of([chunk(table[name]) for name in call.streams[stream].encoding.partition_by])
     hashed = np.array([hash_text(value.hex()) % buckets for value in labels.values], np.int64)
     bucket = hashed[labels.codes]
     return [(b, table.take(pa.array(np.flatnonzero(bucket == b)))) for b in np.unique(bucket).tolist()]
