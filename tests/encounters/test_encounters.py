@@ -484,6 +484,27 @@ def test_two_ships_that_pass_between_their_readings() -> None:
     assert row["seconds_within"] == pytest.approx(math.sqrt(3.0))
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        ap.Exact("x"),
+        ap.Gaussian("x", sigma=1e-3),
+        ap.Samples("samples", names=["x"]),
+        ap.Position("lat", "lon"),
+        ap.Position("lat", "lon", sigma=1e-3),
+    ],
+)
+def test_rows_that_may_not_exist_are_near_as_often_as_both_are_there(value: Any) -> None:
+    columns: dict[str, Any] = {"key": ["a", "a", "b", "b"], "time": [0, 10, 0, 10], "exists": [0.5, 0.5, 0.8, 0.8]}
+    columns |= {"x": [0.0, 10.0] * 2, "lat": [50.0] * 4, "lon": [1.0, 1.001] * 2}
+    columns["samples"] = [[[0.0]], [[10.0]], [[0.0], [0.0]], [[10.0]]]
+    stream = ap.Stream(
+        pa.table(columns), key="key", time="time", value=value, motion=ap.Straight(60), existence="exists"
+    )
+    (row,) = ap.encounters(stream, epsilon=1.0, probability=0.1, expected_seconds=True).to_pylist()
+    assert (row["probability"], row["expected_seconds"]) == (pytest.approx(0.4), pytest.approx(4.0))
+
+
 @pytest.mark.parametrize(("probability", "met"), [(0.989, True), (0.99, False)])
 def test_means_that_pass_through_each_other_on_a_line(probability: float, met: bool) -> None:
     """Errors on a line can be compensated to both sides: more probable than any half-space around the nearest place."""

@@ -285,10 +285,11 @@ class LegPairs:
             decide(own, kernels.Meetings._make(column[some] for column in found))
 
         self.workers.map(decide_some, range(0, len(pairs.left), _PAIRS))
-        mass = np.ones(0)
+        exists = np.ones(len(pairs.left))  # of samples the weights say it
         if plan.reach is not None:
             mass = np.concatenate([own.mass for own in rows])
-            found.probability[:] *= mass[pairs.left] * mass[pairs.right]
+            exists = mass[pairs.left] * mass[pairs.right]
+            found.probability[:] *= exists
         close = np.flatnonzero(found.probability >= plan.threshold)
         if not plan.expected:
             return found, close, None
@@ -299,9 +300,7 @@ class LegPairs:
             expect(RowPairs(near.left[some], near.right[some]), time[some])
 
         self.workers.map(expect_some, range(0, len(close), _PAIRS))
-        if plan.reach is not None:
-            time *= mass[near.left] * mass[near.right]
-        return found, close, np.rint(time).astype(np.int64)
+        return found, close, np.rint(time * exists[close]).astype(np.int64)
 
     def _by_deviations(self, rows: Sequence[Objects], swept: kernels.Legs) -> tuple[Decide, Expect]:
         near, threshold = self.plan.near(swept.at.shape[1]), self.plan.threshold
