@@ -247,6 +247,12 @@ def test_a_checkpoint_goes_on_where_it_ended_and_is_closed_by_a_drain(tmp_path: 
     assert found == written(tmp_path / "whole" / "out")
     with pytest.raises(ap.CheckpointError, match="was drained"):
         Resident(job).run(once=True)
+    Resident(job).run(drain=True)  # a drain that was repeated has nothing to do
+    assert written(tmp_path / "job" / "out") == found
+    near = pq.read_table(tmp_path / "job" / "near.parquet")
+    pq.write_table(pa.concat_tables([near, near]), tmp_path / "job" / "near.parquet")
+    with pytest.raises(ap.CheckpointError, match="was drained: its streams have ended, and near has new rows"):
+        Resident(job).run(drain=True)
 
 
 def test_another_job_does_not_go_on(tmp_path: Path) -> None:

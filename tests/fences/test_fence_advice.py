@@ -93,6 +93,8 @@ def test_exact_readings_have_no_false_events() -> None:
     ).to_pylist()
     assert row["true_events"] > 10
     assert (row["false_events"], row["missed_events"], row["delay"], row["never"]) == (0.0, 0.0, 0.0, 0)
+    carried = ap.Stream(track, "thing", "t", ap.Exact("x", "y"), carry=["x"])  # each reading is still one of its thing
+    assert ap.fence_advice(carried, fences, enter=1.0, leave=1.0).to_pylist() == [row]
 
 
 def test_on_earth_it_is_as_in_the_plane() -> None:

@@ -80,15 +80,10 @@ class Resident:
             writer, offsets, ended = self._begun(saver)
             if ended:
                 writer.close()
-                if not drain:
-                    raise CheckpointError(
-                        f"The checkpoint {self.checkpoint} was drained: its streams have ended. Start with a new one."
-                    )
+                self._check_nothing_came(offsets, drain=drain)
                 return
             try:
-                for source in self.sources:
-                    own = {name: offset for name, offset in offsets.items() if name in source.streams}
-                    source.begin(own, once=once or drain)
+                self._begin_sources(offsets, once=once or drain)
                 self._unseen = _without_rows(self.sources, offsets)
                 self._loop(writer, saver, stop, once=once, drain=drain, stay=stay)
             finally:
@@ -100,6 +95,20 @@ class Resident:
             finally:
                 if saver is not None:
                     saver.close()
+
+    def _begin_sources(self, offsets: Mapping[str, Any], *, once: bool) -> None:
+        for source in self.sources:
+            own = {name: offset for name, offset in offsets.items() if name in source.streams}
+            source.begin(own, once=once)
+
+    def _check_nothing_came(self, offsets: Mapping[str, Any], *, drain: bool) -> None:
+        """Raise `CheckpointError` unless this drains once more what was drained, with nothing new in the sources."""
+        ended = f"The checkpoint {self.checkpoint} was drained: its streams have ended"
+        if not drain:
+            raise CheckpointError(f"{ended}. Start with a new one.")
+        self._begin_sources(offsets, once=True)
+        if came := sorted({one.stream for one in self._take()}):
+            raise CheckpointError(f"{ended}, and {', '.join(came)} has new rows. Start with a new one.")
 
     def _begun(self, saver: Saver | None) -> tuple[Writer, dict[str, Any], bool]:
         """The writer, the offsets to go on from, and whether the streams have ended."""

@@ -60,7 +60,8 @@ def advice_table(
     if said := {CONDITION, UNTIL} & set(fences.column_names):
         raise BadArgument(f"fence_advice() has no use for the column {min(said)!r} of fences. Leave it out.")
     asked = FenceSettings(enter=choices[-1][0], leave=choices[0][1])
-    call = resolve_fences(replace(stream, frame=None), table.schema, fences, asked, asked_by="fence_advice")
+    bare = replace(stream, frame=None, carry=())  # what is carried stands in keys, which are things here
+    call = resolve_fences(bare, table.schema, fences, asked, asked_by="fence_advice")
     rows, _ = call.encode(0, table)
     if not len(rows):
         raise BadArgument("The sample has no good row, so it has no errors to go by. Give some minutes of the stream.")
