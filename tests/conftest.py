@@ -165,7 +165,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     places = {"spark.local.dir": str(scratch / "local"), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
     settings: dict[str, Any] = {**FEW_ROWS, **places}
     made = session(2, **settings)
-    # Hadoop starts a process for each file that it writes, and another for its checksum.
+    # Hadoop writes a second file, of checksums, beside each.
     jvm: Any = made._jvm
     jvm.org.apache.hadoop.fs.FileSystem.getLocal(made._jsc.hadoopConfiguration()).setWriteChecksum(False)
     yield made

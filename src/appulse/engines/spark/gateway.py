@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from appulse.engines.spark.java import Java
 
-__all__ = ["JAVA_OPTIONS", "SILENT", "Archives", "environment", "start_jvm"]
+__all__ = ["JAVA_OPTIONS", "SILENT", "Archives", "environment", "kept_folder", "start_jvm"]
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -56,7 +56,7 @@ class Archives:
     @classmethod
     def of(cls, java: Java) -> Archives:
         """Those of a Java, for the PySpark that is installed; they go with its environment, if it has one."""
-        folder = _kept(
+        folder = kept_folder(
             "classes", str(java.home), java.version, pyspark.__version__, pyspark.__file__, str(spark_home())
         )
         return cls(folder / "java.jsa", folder / "spark.jsa")
@@ -79,7 +79,7 @@ def spark_home() -> Path | None:
     installed = Path(pyspark.__file__).parent
     if os.environ.get("SPARK_HOME") or installed.parent != Path(sysconfig.get_path("purelib")):
         return None
-    home = _kept("spark", str(installed))
+    home = kept_folder("spark", str(installed))
     try:
         home.mkdir(parents=True, exist_ok=True)
         for name in ("bin", "conf", "jars", "sbin"):
@@ -90,7 +90,7 @@ def spark_home() -> Path | None:
     return home
 
 
-def _kept(kind: str, *of: str) -> Path:
+def kept_folder(kind: str, *of: str) -> Path:
     """A folder of what can be made again; it goes with the environment of Python, if there is one."""
     place = cache_folder() if sys.prefix == sys.base_prefix else Path(sys.prefix) / "cache"
     return place / f"{kind}-{digest(of)}"

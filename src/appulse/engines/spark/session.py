@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from appulse.engines.spark.gateway import JAVA_OPTIONS, environment, start_jvm
 from appulse.engines.spark.installation import available_cores, available_memory, foreign_spark_home
 from appulse.engines.spark.java import LATER_C2
+from appulse.engines.spark.local_files import use_local_files
 from appulse.engines.spark.settings import (
     ARROW_ROWS,
     CHANGELOG,
@@ -68,7 +69,9 @@ def session(cores: int | None = None, **settings: Setting) -> SparkSession:
     with environment(**_pythons(asked, local=local)):
         gateway = SparkContext._gateway or start_jvm(conf)  # noqa: SLF001 - a JVM outlives its sessions
         made = SparkSession(SparkContext(conf=conf, gateway=gateway))
-    if not local and PARTITIONS not in asked:  # Spark's default of 200 is 200 states to keep
+    if local:
+        use_local_files(made.sparkContext)
+    elif PARTITIONS not in asked:  # Spark's default of 200 is 200 states to keep
         made.conf.set(PARTITIONS, _cluster_cores(made, asked))
     return made
 
