@@ -126,7 +126,7 @@ def test_definitions_are_checked_when_they_are_made(make: Any, message: str) -> 
         ({"value": ap.Samples("x")}, r"Samples\('x'\) of stream 'left' is double"),
         ({"value": ap.Samples("texts")}, r"Samples\('texts'\).*list<list<double>>"),
         ({"value": ap.Samples("list", weights="x")}, "weights='x' of stream 'left' is not a list"),
-        ({"time": "text"}, "time='text' holds string"),
+        ({"time": "text"}, "time='text' holds string.* Parse text first"),
         ({"name": "cabs", "key": "idd"}, "Stream 'cabs' has no column 'idd'"),
     ],
 )

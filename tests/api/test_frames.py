@@ -316,7 +316,9 @@ def test_frames_of_any_library_give_the_same_answers(kind: str) -> None:
         (dataset(pa.table({"id": [1]})), r"Here: its to_table\(\)\."),
         (Path("rows.parquet"), r"Read the file first"),
         (iter(()), r"pyarrow\.Table\.from_batches"),
-        ({}, r"stream_batches\(\)\.$"),
+        ({}, r"Make a table: pyarrow\.table"),
+        (pa.table({"id": [1]}).to_reader(), r"Here: its read_all\(\)\."),
+        (pl.DataFrame, r"stream_batches\(\)\.$"),
         (pd.DataFrame, r"frame is the class pandas\..*DataFrame\. Give a Spark DataFrame"),
         (pa.Table, r"frame is the class pyarrow\.lib\.Table\."),
     ],
@@ -324,6 +326,11 @@ def test_frames_of_any_library_give_the_same_answers(kind: str) -> None:
 def test_the_error_says_how_what_is_no_frame_becomes_one(frame: Any, advice: str) -> None:
     with pytest.raises(ap.BadArgument, match=advice):
         ap.self_join(ap.Stream(frame, key="id", time="ts", value="x"), epsilon=1, probability=0.5, window=5)
+
+
+def test_the_error_names_the_relation_of_a_connection() -> None:
+    with duckdb.connect() as connection, pytest.raises(ap.BadArgument, match=r"Here: what its sql\(\) gives\."):
+        ap.self_join(ap.Stream(connection, key="id", time="ts", value="x"), epsilon=1, probability=0.5, window=5)
 
 
 @pytest.mark.parametrize("call", [ap.fence_events, ap.match_queries])
@@ -369,7 +376,7 @@ def test_list_views_hold_samples() -> None:
             pl.DataFrame({"t": [0], "x": [0.0], "k": pl.Series([object()], dtype=pl.Object)}),
             "column 'k', which is Object",
         ),
-        (pd.DataFrame({"k": [1, "a"], "t": [0, 0], "x": [0.0, 0.0]}), "column 'k'.*mixed objects to text"),
+        (pd.DataFrame({"k": [1, "a"], "t": [0, 0], "x": [0.0, 0.0]}), "column 'k'.*mixed objects to one type"),
         (pd.DataFrame([[1, 0, 0.0, 0.0]], columns=["k", "t", "x", "x"]), "several columns 'x'"),
         (pd.DataFrame([[1, 0, 0.0]]), r"labelled 0.*columns\.map\(str\)"),
         (pl.DataFrame({"k": pl.Series([1], dtype=pl.Int128), "t": [0], "x": [0.0]}), "column 'k'.*Int128.*64 bits"),

@@ -49,8 +49,9 @@ def window_aggregate(
     * ``stream``: the rows.
     * ``aggregates``: maps dimensions of the value, by name, to one or several of ``"sum"``, ``"mean"``, ``"count"``,
       ``"min"``, ``"max"``, ``"median"``, percentiles such as ``"p90"``, and, of rows that are certain, ``"std"``:
-      ``{"load": ["sum", "max"]}``. ``"frequent1"`` to ``"frequent99"`` list the values that at least so many percent
-      of the rows have, of `Exact` and `Samples`, which may repeat.
+      ``{"load": ["sum", "max"]}``. A median or percentile is one of the values: of the two in the middle the lower,
+      where pandas and NumPy give their mean. ``"frequent1"`` to ``"frequent99"`` list the values that at least so many
+      percent of the rows have, of `Exact` and `Samples`, which may repeat.
     * ``window``: a window, or a duration: text, a timedelta, or seconds.
     * ``distribution``: adds ``..._distribution``, a list of (value, probability), exact up to 4096 values. Beyond that
       neighbours are put together, and ``..._distribution_error`` is the root mean square of what values were moved by

@@ -46,10 +46,16 @@ def _how_to_read(frame: Any) -> str:
     """How what is no frame, but leads to one, becomes one."""
     if hasattr(frame, "to_table"):  # a data set of pyarrow
         return " Here: its to_table()."
+    if isinstance(frame, pa.RecordBatchReader):  # as `arrow()` of DuckDB gives
+        return " Here: its read_all()."
     if isinstance(frame, str | PathLike):
         return " Read the file first, as with polars.scan_parquet(path)."
+    if isinstance(frame, dict):
+        return " Make a table: pyarrow.table(columns)."
     if isinstance(frame, Iterator | list):
         return " Make a table: of Arrow's batches by pyarrow.Table.from_batches, of dicts by pyarrow.Table.from_pylist."
+    if hasattr(frame, "sql") and not isinstance(frame, type):  # a connection of DuckDB, as of its execute()
+        return " Here: what its sql() gives."
     return ""
 
 

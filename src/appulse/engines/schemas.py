@@ -13,7 +13,7 @@ from appulse.model.encoding import Encoding, check_columns
 from appulse.model.existence import Bursts
 from appulse.model.positions import check_positions
 from appulse.model.strings import Bytes, decode, label_parts, widest
-from appulse.model.times import is_number, is_time
+from appulse.model.times import check_time_type, is_number, is_time
 from appulse.model.uncertainty import Incomplete, dimensions, read_from
 from appulse.model.vectors import coordinates_of_type
 from appulse.queries.condition import parse
@@ -172,8 +172,7 @@ def common_time_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], na
     """The type of the answers' times."""
     kinds = [column_type(schema, s.time, name) for s, schema, name in zip(streams, schemas, names, strict=True)]
     for stream, kind in zip(streams, kinds, strict=True):
-        if not (is_time(kind) or is_number(kind) or pa.types.is_null(kind)):
-            raise BadArgument(f"time={stream.time!r} holds {kind}. Give a column of timestamps, dates or numbers.")
+        check_time_type(stream.time, kind)
     kinds = _typed(kinds)
     if pa.types.is_null(kinds[0]):
         return kinds[0]

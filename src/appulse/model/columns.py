@@ -226,7 +226,7 @@ def _inconvertible(frame: Any, error: Exception) -> BadArgument:
         except Exception as own:  # noqa: BLE001 - whatever it is, this is the column
             return BadArgument(
                 f"Arrow cannot hold column {name!r}, which is {frame.schema[name]}: {own}. Cast it before the call: "
-                "wide integers to 64 bits or decimals, arrays in cells to lists (of lists), mixed objects to text. "
+                "wide integers to 64 bits or decimals, arrays in cells to lists (of lists), mixed objects to one type. "
                 "Or leave it out, if the call does not use it."
             )
     return BadArgument(f"Arrow cannot hold the frame: {error}. Cast its columns before the call.")

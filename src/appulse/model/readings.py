@@ -35,7 +35,7 @@ from appulse.model.strings import (
     order_bits,
     renumbered,
 )
-from appulse.model.times import from_micros, is_number, is_time
+from appulse.model.times import check_time_type, from_micros
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,9 +140,7 @@ def check_reading_columns(encoding: ReadingsEncoding, schema: pa.Schema) -> None
             )
         if schema.names.count(column) > 1:
             raise BadArgument(f"The readings have several columns {column!r}. Rename all but one.")
-    time = schema.field(encoding.time).type
-    if not (is_time(time) or is_number(time) or pa.types.is_null(time)):
-        raise BadArgument(f"time={encoding.time!r} holds {time}. Give a column of timestamps, dates or numbers.")
+    check_time_type(encoding.time, schema.field(encoding.time).type)
     numeric = [encoding.value] if encoding.numeric or encoding.width is not None else []
     numeric += [encoding.lengths] if isinstance(encoding.lengths, str) else []
     for column in numeric:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from appulse.arguments import REAL, Kind, Unfit, shown
 from appulse.errors import BadArgument, nearest, shown_scalar
-from appulse.model.columns import floats, nulls, without_nulls
+from appulse.model.columns import floats, is_text, nulls, without_nulls
 from appulse.model.room import room
 
 if TYPE_CHECKING:
@@ -113,6 +113,16 @@ def is_time(kind: pa.DataType) -> bool:
 def is_number(kind: pa.DataType) -> bool:
     """Whether a column of this type holds numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def check_time_type(column: str, kind: pa.DataType) -> None:
+    """Raise `BadArgument` for a column of a type that has no times."""
+    if is_time(kind) or is_number(kind) or pa.types.is_null(kind):
+        return
+    parse = " Parse text first, as with pandas.to_datetime; in a job file by TIMESTAMP in its schema."
+    raise BadArgument(
+        f"time={column!r} holds {kind}. Give a column of timestamps, dates or numbers.{parse if is_text(kind) else ''}"
+    )
 
 
 def likelier_unit(least: int, most: int, unit: str) -> tuple[str, date] | None:
