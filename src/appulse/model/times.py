@@ -119,7 +119,7 @@ def check_time_type(column: str, kind: pa.DataType) -> None:
     """Raise `BadArgument` for a column of a type that has no times."""
     if is_time(kind) or is_number(kind) or pa.types.is_null(kind):
         return
-    parse = " Parse text first, as with pandas.to_datetime; in a job file by TIMESTAMP in its schema."
+    parse = " Parse text first, as with pandas.to_datetime; of CSV and JSON in a job file by TIMESTAMP in the schema."
     raise BadArgument(
         f"time={column!r} holds {kind}. Give a column of timestamps, dates or numbers.{parse if is_text(kind) else ''}"
     )
