@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import appulse as ap
-from appulse.operators.cost import UNKNOWN, Probes, cells_for, choose, same_group, some, spread
+from appulse.kernels.grid import UNKNOWN
+from appulse.operators.cost import Probes, cells_for, choose, same_group, some, spread
 from tests.helpers import hands
 
 

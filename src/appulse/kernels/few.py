@@ -103,25 +103,15 @@ def _put_rows(key: Hashes, time: Ints, per: Whole, at: Whole, then: Whole, words
 
 
 @exact_kernel
-def put_pairs(
-    left_key: Hashes,
-    left_time: Ints,
-    right_key: Hashes,
-    right_time: Ints,
-    distance: Floats,
-    probability: Floats,
-    per: Whole,
-    places: Ints,
-    words: Ints,
-) -> None:
-    """Write pairs column by column into memory, from these ``places`` on.
+def put_pairs(n: Whole, words: Hashes, figures: Floats, per: Whole, places: Ints, message: Ints) -> None:
+    """Write ``n`` pairs column by column into memory, from these ``places`` on.
 
-    Of each side whole numbers of which these are the canonical bytes, and times in units of ``per`` microseconds: whole
-    ones, or numbers where ``per`` is negative. Behind them the figures.
+    ``words`` are, of each side, whole numbers of which these are the canonical bytes, and times, in units of ``per``
+    microseconds: whole ones, or numbers where ``per`` is negative. Behind them the ``figures``.
     """
-    _put_rows(left_key, left_time, per, places[0], places[1], words)
-    _put_rows(right_key, right_time, per, places[2], places[3], words)
-    numbers = words.view(np.float64)
-    for i in range(distance.shape[0]):
-        numbers[places[4] + i] = distance[i]
-        numbers[places[5] + i] = probability[i]
+    numbers, times = message.view(np.float64), words.view(np.int64)
+    for side in range(0, 4, 2):
+        _put_rows(words[side, :n], times[side + 1], per, places[side], places[side + 1], message)
+    for k in range(2):
+        for i in range(n):
+            numbers[places[4 + k] + i] = figures[k, i]

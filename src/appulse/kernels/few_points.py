@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.few import FewRead, Keys, read_rows, texts
-from appulse.kernels.grid import Grid, link_rest, squared_distances
+from appulse.kernels.grid import UNKNOWN, Grid, link_rest, squared_distances
 from appulse.kernels.jit import exact_kernel
 from appulse.kernels.memory import bytes_at, floats_at, hashes_at, ints_at
 from appulse.kernels.newest import newest_two
@@ -79,14 +79,12 @@ class Stand(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What pairs have to satisfy; ``unknown`` stands for a variance, and a pair has its rows' places for ``texts``."""
+    """What pairs have to satisfy; for ``texts`` a pair has its rows' places."""
 
     texts: bool
     check_differ: bool
     epsilon: float  # with its tolerance
-    most: float  # its square
     threshold: float
-    unknown: float
 
 
 class Pairs(NamedTuple):
@@ -119,7 +117,7 @@ def in_order(time: Ints) -> bool:
 
 
 @exact_kernel
-def _append(came: Came, window: Columns, stand: Stand, unknown: float) -> None:
+def _append(came: Came, window: Columns, stand: Stand) -> None:
     """Put points behind the rows of a window."""
     newest = window.rank_max[stand.end - 1] if stand.end > stand.begin else np.iinfo(np.int64).min
     for i in range(came.time.shape[0]):
@@ -132,7 +130,7 @@ def _append(came: Came, window: Columns, stand: Stand, unknown: float) -> None:
         window.reach[j] = came.reach[i]
         window.extent[j] = came.reach[i]
         window.radius[j] = 0.0
-        window.variance[j] = unknown
+        window.variance[j] = UNKNOWN
         window.group[j] = came.group[i]
         window.differ[j] = came.differ[i]
         for k in range(came.centre.shape[1]):
@@ -170,7 +168,7 @@ def _candidates(
     n, d = store.shape[0], window.centre.shape[1]
     oldest, newest = np.empty(n, np.int64), np.empty(n, np.int64)
     group, differ = np.empty(n, np.int64), np.empty(n, np.int64)
-    mass, extent, centre, variance = np.empty(n), np.empty(n), np.empty((n, d)), np.full(n, asked.unknown)
+    mass, extent, centre, variance = np.empty(n), np.empty(n), np.empty((n, d)), np.full(n, UNKNOWN)
     for p in range(n):
         given, i = came[store[p]], row[p]
         oldest[p] = given.time[i] - stands[own].span
@@ -232,7 +230,7 @@ def _write(
     for i in range(square.shape[0]):
         j, k = left[i], right[i]
         probability = one.mass[j] * other.mass[k]
-        if square[i] <= asked.most and probability >= asked.threshold:
+        if square[i] <= asked.epsilon * asked.epsilon and probability >= asked.threshold:
             if asked.texts:
                 pairs.left_key[n], pairs.right_key[n] = np.uint64(j), np.uint64(k)
             else:
@@ -340,8 +338,8 @@ def push_rows(
     """As `push_points`, of points that have been read and judged, with their keys and the lengths of the windows."""
     windows = (_window(memory[0], cells[0]), _window(memory[1], cells[1]))
     stands = (_stand(spans[0], memory[0], keys[0]), _stand(spans[1], memory[1], keys[1]))
-    _append(came[0], windows[0], stands[0], rule.unknown)
-    _append(came[1], windows[1], stands[1], rule.unknown)
+    _append(came[0], windows[0], stands[0])
+    _append(came[1], windows[1], stands[1])
     order = _merged(came[0].time, came[1].time)
     near, rows, first = np.empty(0, np.int64), np.empty(0, np.int64), 0
     for own in range(2):  # called in one place, `sweep` is compiled once
@@ -364,29 +362,26 @@ def push_rows(
 @exact_kernel
 def push_points(
     asked: Ints,
-    left_places: Ints,
-    right_places: Ints,
+    places: tuple[Ints, Ints],
     memory: Ints,
     cells: Floats,
     check_differ: bool,
     epsilon: float,
     threshold: float,
-    unknown: float,
     tally: Ints,
 ) -> tuple[Whole, Hashes, Floats]:
     """Take a few points of two streams from memory into their windows, and find their pairs, of one after the other.
 
     ``asked`` and ``memory`` have a row for each stream, whose numbers are named above; the places are those of columns
-    within their messages. ``unknown`` stands for a variance. ``tally`` is that of `sweep`, and behind it how many pairs
-    were looked at. Returns how many pairs there are, the words of their keys (or the places of their rows, if keys are
-    texts) and times (left, right), and distances and probabilities; less than 0, and nothing has changed, if some row
-    has to go the general way.
+    within their messages. ``tally`` is that of `sweep`, and behind it how many pairs were looked at. Returns how many
+    pairs there are, the words of their keys (or the places of their rows, if keys are texts) and times (left, right),
+    and distances and probabilities; less than 0, and nothing has changed, if some row has to go the general way.
     """
     d = memory[0, D]
-    good, one_came, one_keys = _read(asked[0], left_places, d)
-    fine, other_came, other_keys = _read(asked[1], right_places, d)
+    good, one_came, one_keys = _read(asked[0], places[0], d)
+    fine, other_came, other_keys = _read(asked[1], places[1], d)
     if not (good and fine):
         return -1, np.empty((4, 0), np.uint64), np.empty((2, 0))
-    rule = Asked(asked[0, TEXT] > 0, check_differ, epsilon, epsilon * epsilon, threshold, unknown)
     spans = asked[0, SPAN], asked[1, SPAN]
+    rule = Asked(asked[0, TEXT] > 0, check_differ, epsilon, threshold)
     return push_rows((one_came, other_came), (one_keys, other_keys), spans, memory, cells, rule, tally)

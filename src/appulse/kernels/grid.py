@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SLACK = 1e-12
 OVERFLOW = -1
 END = -1
+# A variance that rules nothing out.
+UNKNOWN = 1e300
 # The largest cell coordinate; a double as well as a whole number.
 RIM = 1 << 61
 

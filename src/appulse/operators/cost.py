@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from appulse.kernels.grid import UNKNOWN
+
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
 
@@ -25,8 +27,6 @@ _LEAST_SIDE = 1e-300
 # Coordinates are doubles. Of cells smaller than a few steps between them, a probe would have to look into hundreds for
 # rounding alone, and scans all rows: a side is tried for this share of the rows each, as a few may be far away.
 _STEPS, _SHARES = 2.0**-48, (0.5, 0.9, 1.0)
-# A variance that rules nothing out.
-UNKNOWN = 1e300
 # The choice stands until as many rows came as this, or as half of those there are.
 _LEAST_STANDING = 1024
 # To change the index costs something, too.

@@ -14,7 +14,6 @@ from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Form
 from appulse.operators.answers import NO_ANSWERS, Answers
-from appulse.operators.cost import UNKNOWN
 from appulse.operators.join_windows import JoinWindows
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Hashes, Ints, Whole
     from appulse.operators.plan import JoinPlan
 
-    Side = tuple[Hashes, Ints]
-
 #: So many rows of a push are few.
 FEW = 64
 _TWO = 2
@@ -32,32 +29,22 @@ _WORD = 8  # bytes
 
 
 class FewPairsFound(NamedTuple):
-    """Pairs of a few points: the canonical words of their keys and times (left, right), distances and probabilities.
+    """So many pairs of a few points: canonical words of their keys and times (left, right), distances, probabilities.
 
-    Keys that are texts are apart from the words.
+    There is room for more of them. Keys that are texts are apart from the words.
     """
 
+    many: int
     words: Hashes
     figures: Floats
-    texts: tuple[Bytes, Bytes] | None = None
-
-    @property
-    def many(self) -> int:
-        """How many."""
-        return int(self.words.shape[1])
-
-    @property
-    def sides(self) -> tuple[Side, Side]:
-        """Keys and times of the left rows, and of the right ones."""
-        words, times = self.words, self.words.view(np.int64)
-        return (words[0], times[1]), (words[2], times[3])
+    texts: tuple[Bytes, Bytes] | None
 
     def answers(self) -> Answers:
         """The same as any other pairs."""
-        n, ((left, left_time), (right, right_time)) = self.many, self.sides
+        n, words, times = self.many, self.words, self.words.view(np.int64)
         begin, stream = np.arange(n + 1) * _WORD, np.zeros(n, np.int64)
-        one, two = self.texts or (Bytes(begin, column.view(np.uint8)) for column in (left, right))
-        return Answers(stream, one, left_time, stream + 1, two, right_time, *self.figures)
+        one, two = self.texts or (Bytes(begin, words[side, :n].view(np.uint8)) for side in (0, 2))
+        return Answers(stream, one, times[1, :n], stream + 1, two, times[3, :n], *self.figures[:, :n])
 
 
 def serves(plan: JoinPlan) -> bool:
@@ -93,18 +80,8 @@ class FewPoints(JoinWindows):
         """
         plan, tally = self.plan, np.zeros(5, np.int64)
         self._reserve(many, (asked[:, WORDS] * _WORD).tolist())  # no keys are longer than their message
-        found = push_points(
-            asked,
-            places[0],
-            places[1],
-            self._memory,
-            self._cells,
-            plan.check_differ,
-            plan.limit,
-            plan.threshold,
-            UNKNOWN,
-            tally,
-        )
+        rule = plan.check_differ, plan.limit, plan.threshold
+        found = push_points(asked, (places[0], places[1]), self._memory, self._cells, *rule, tally)
         if found[0] < 0:
             return None
         return self._took(found, many, asked[:, BYTES].tolist(), tally, texts=bool(asked[0, TEXT]))
@@ -131,7 +108,7 @@ class FewPoints(JoinWindows):
         came = (self._came(rows[0]), self._came(rows[1]))
         keys = (Keys(rows[0].key.offsets, rows[0].key.data), Keys(rows[1].key.offsets, rows[1].key.data))
         spans = (plan.windows[0], plan.windows[1])
-        asked = Asked(texts, plan.check_differ, plan.limit, plan.limit**2, plan.threshold, UNKNOWN)
+        asked = Asked(texts, plan.check_differ, plan.limit, plan.threshold)
         found = push_rows(came, keys, spans, self._memory, self._cells, asked, tally)
         pairs = self._took(found, many, sizes, tally, texts=texts)
         return pairs.answers() if pairs.many else NO_ANSWERS
@@ -168,11 +145,11 @@ class FewPoints(JoinWindows):
         counts["refined"] += refined
         counts["answers"] += int(n)
         self.output.add(int(n))
-        words, keys = words[:, :n], None
+        keys = None
         if texts and n:
             places = words.view(np.int64)
-            keys = self._stores[0].keys(places[0]), self._stores[1].keys(places[2])
-        return FewPairsFound(words, figures[:, :n], keys)
+            keys = self._stores[0].keys(places[0, :n]), self._stores[1].keys(places[2, :n])
+        return FewPairsFound(int(n), words, figures, keys)
 
 
 @lru_cache

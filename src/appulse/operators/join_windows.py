@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.errors import StateError
+from appulse.kernels.grid import UNKNOWN
 from appulse.model.covariance import widest
 from appulse.model.encode import sampled
 from appulse.model.objects import Objects
@@ -18,7 +19,6 @@ from appulse.model.uncertainty import Model, in_closed_form
 from appulse.model.workers import Workers
 from appulse.operators.answers import NO_ANSWERS, Answers, OpenPairs
 from appulse.operators.arrivals import Arrivals
-from appulse.operators.cost import UNKNOWN, Choice
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.output import Output
 from appulse.operators.partners import Partners
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from appulse.kernels.arrays import Flags, Floats, Ints
+    from appulse.operators.cost import Choice
     from appulse.operators.pairs import Ownership
     from appulse.operators.plan import JoinPlan
     from appulse.operators.presence import ExistenceTable

@@ -8,7 +8,7 @@ import numpy as np
 
 from appulse.kernels.arrays import Moments, Samples
 from appulse.kernels.few_points import ROOM as COLUMNS_FROM
-from appulse.kernels.grid import END, Grid, link_rest, relink
+from appulse.kernels.grid import END, UNKNOWN, Grid, link_rest, relink
 from appulse.kernels.moments import most_variances, shapes
 from appulse.kernels.sweep import Balls, WindowRows
 from appulse.model.batch import Ragged
@@ -16,7 +16,7 @@ from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Form
 from appulse.operators.buffers import Arena, Column, Rows
-from appulse.operators.cost import PROBES, ROWS, UNKNOWN, Cells, Choice, Probes, cells_for, choose, same_group, some
+from appulse.operators.cost import PROBES, ROWS, Cells, Choice, Probes, cells_for, choose, same_group, some
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -110,7 +110,7 @@ class JoinBucket(ObjectsBucket):
             return self.call.no_answers
         if short is None or n > FEW:
             return to_table(pairs.answers(), self.call)
-        return short.table_of(*pairs.sides, (pairs.figures[0], pairs.figures[1]), pairs.texts)
+        return short.table_of(pairs)
 
     @property
     def _whole(self) -> bool:

@@ -10,13 +10,11 @@ import pyarrow as pa
 from appulse.kernels.few import put_pairs
 from appulse.model.few import Layout, offset_bytes, per_unit
 from appulse.model.strings import decode
+from appulse.operators.few_points import FewPairsFound
 
 if TYPE_CHECKING:
-    from appulse.kernels.arrays import ByteArray, Floats, Hashes, Ints
-    from appulse.model.strings import Bytes
+    from appulse.kernels.arrays import ByteArray, Ints
     from appulse.operators.answers import Answers
-
-    Side = tuple[Hashes, Ints]
 
 _SIDES = [f"{side}_{what}" for side in ("left", "right") for what in ("stream", "key", "time")]
 _WRITTEN = [1, 2, 4, 5, 6, 7]  # columns that differ from table to table
@@ -56,31 +54,29 @@ class FewPairs:
 
     def table(self, answers: Answers) -> pa.Table:
         """Some pairs as a table."""
-        keys, none = (answers.left_key, answers.right_key), np.zeros(len(answers), np.uint64)
-        left, right = (none if self.text else key.data.view(np.uint64) for key in keys)
-        figures = answers.distance, answers.probability
-        return self.table_of(
-            (left, answers.left_time), (right, answers.right_time), figures, keys if self.text else None
-        )
+        n, keys = len(answers), (answers.left_key, answers.right_key)
+        words, figures = np.zeros((4, n), np.uint64), np.stack((answers.distance, answers.probability))
+        times = words.view(np.int64)
+        times[1], times[3] = answers.left_time, answers.right_time
+        if self.text:
+            return self.table_of(FewPairsFound(n, words, figures, keys))
+        for side, key in zip((0, 2), keys, strict=True):
+            words[side] = key.data.view(np.uint64)
+        return self.table_of(FewPairsFound(n, words, figures, None))
 
-    def table_of(
-        self, left: Side, right: Side, figures: tuple[Floats, Floats], texts: tuple[Bytes, Bytes] | None
-    ) -> pa.Table:
-        """Pairs whose rows have these canonical keys and times, with their distances and probabilities, as a table.
-
-        Of keys that are ``texts`` words say nothing.
-        """
-        n = len(left[0])
+    def table_of(self, pairs: FewPairsFound) -> pa.Table:
+        """Pairs as a table."""
+        n = pairs.many
         blank = self._blanks.get(n)
         if blank is None:
             self._blanks[n] = blank = self._blank(n)
         message = blank.message.copy()
-        put_pairs(*left, *right, *figures, self._per, blank.places, message.view(np.int64))
+        put_pairs(n, pairs.words, pairs.figures, self._per, blank.places, message.view(np.int64))
         batch = pa.ipc.read_record_batch(pa.py_buffer(message), self._written)
-        if texts is None:
+        if pairs.texts is None:
             return pa.Table.from_batches([batch], self._schema)
         columns = batch.columns
-        for i, keys in zip(_KEYS, texts, strict=True):
+        for i, keys in zip(_KEYS, pairs.texts, strict=True):
             columns[i] = decode(keys, self._schema.field(i).type)
         return pa.Table.from_arrays(columns, schema=self._schema)
 
