@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.kernels.jit import exact_kernel
+from appulse.kernels.jit import exact_kernel, inlined_kernel
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Hashes, Ints, Whole
@@ -43,3 +43,12 @@ def mixed(values: Hashes) -> Hashes:
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         out[i] = z ^ (z >> np.uint64(27))
     return out
+
+
+@inlined_kernel
+def hash_of_two(a: Whole, b: Whole) -> Whole:
+    """A hash of two numbers, of 32 bits."""
+    z = (np.uint64(a) ^ np.uint64(b) * np.uint64(0xD1342543DE82EF95)) * np.uint64(0x9E3779B97F4A7C15)
+    z ^= z >> np.uint64(29)
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    return np.int64(z >> np.uint64(32))

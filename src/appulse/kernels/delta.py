@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from appulse.kernels.gaussian import phi
 from appulse.kernels.jit import exact_kernel
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
     from appulse.kernels.poisson_binomial import Ticks
-
-
-@exact_kernel
-def _below(x: float) -> float:
-    return 0.5 * math.erfc(-x / math.sqrt(2.0))
 
 
 class Attributes(NamedTuple):
@@ -33,7 +29,7 @@ def far_apart(a: int, b: int, bound: float, attributes: Attributes) -> float:
     if sigma[a] > 0.0 or sigma[b] > 0.0:
         deviation = math.hypot(sigma[a], sigma[b])
         gap = values[first[a]] - values[first[b]]
-        return _below((-bound - gap) / deviation) + _below((gap - bound) / deviation)
+        return phi((-bound - gap) / deviation) + phi((gap - bound) / deviation)
     total = 0.0
     for i in range(first[a], first[a + 1]):
         far = 0.0

@@ -14,13 +14,12 @@ import numpy as np
 
 from appulse.kernels.jit import exact_kernel
 from appulse.kernels.legs import Legs, mixed, swept_box
+from appulse.kernels.tiles import cell_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Flags, Hashes, Ints, RowPairs, Whole
-
-_FAR = 2.0**61
 
 
 class LegCut(NamedTuple):
@@ -30,12 +29,6 @@ class LegCut(NamedTuple):
     slot: int  # microseconds
     side: float
     tiles: int
-
-
-@exact_kernel
-def _cell(position: float, side: float) -> Whole:
-    """Cell coordinate, clamped to what an int64 holds: monotone, so ranges stay ranges."""
-    return np.int64(min(max(np.floor(position / side), -_FAR), _FAR))
 
 
 @exact_kernel
@@ -77,7 +70,7 @@ def leg_tiles(legs: Legs, group_hash: Hashes, cut: LegCut) -> tuple[Ints, Ints]:
         low[0], high[0] = legs.begin[i] // cut.slot, legs.end[i] // cut.slot
         for k in range(min(legs.at.shape[1], 3)):
             least, most = swept_box(legs, i, k, cut.epsilon)
-            low[1 + k], high[1 + k] = _cell(least, cut.side), _cell(most, cut.side)
+            low[1 + k], high[1 + k] = cell_at(least, cut.side), cell_at(most, cut.side)
         _mark(low, high, group_hash[i], cut.tiles, marked)
         for t in range(cut.tiles):
             if marked[t]:
@@ -97,6 +90,6 @@ def leg_pair_owners(legs: Legs, pairs: RowPairs, group_hash: Hashes, cut: LegCut
         low[0] = max(legs.begin[i], legs.begin[j]) // cut.slot
         for k in range(min(legs.at.shape[1], 3)):
             corner: float = max(swept_box(legs, i, k, cut.epsilon)[0], swept_box(legs, j, k, cut.epsilon)[0])
-            low[1 + k] = _cell(corner, cut.side)
+            low[1 + k] = cell_at(corner, cut.side)
         owners[p] = _tile(low, group_hash[i], cut.tiles)
     return owners

@@ -15,7 +15,7 @@ import numpy as np
 
 from appulse.kernels.capsule import ALL, capsule_probability, segment_distance
 from appulse.kernels.ellipses import add_covariance, entry
-from appulse.kernels.gaussian import tolerated
+from appulse.kernels.gaussian import phi, tolerated
 from appulse.kernels.jit import exact_kernel, kernel
 from appulse.kernels.swept import bound_on, swept_probability, together
 
@@ -347,7 +347,7 @@ def gaussian_meetings(legs: Legs, noise: Noise, pairs: RowPairs, near: Near, thr
                 continue
             # A capsule is convex, so a half-space whose border is that far away contains it. On a line there is none
             # where the means pass through each other.
-            most = 0.5 * math.erfc((found.distance[p] - epsilon[0]) / deviation * math.sqrt(0.5))
+            most = phi((epsilon[0] - found.distance[p]) / deviation)
             if d > 1 and most < threshold - 1e-12:
                 continue
             relative(legs, i, j, begin, end)

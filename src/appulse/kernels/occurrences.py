@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from appulse.kernels.bins import hash_of_two
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.simd import shift
 
@@ -72,18 +73,10 @@ class Scratch(NamedTuple):
 
 
 @inlined_kernel
-def _hash(a: Whole, b: Whole) -> Whole:
-    z = (np.uint64(a) ^ np.uint64(b) * np.uint64(0xD1342543DE82EF95)) * np.uint64(0x9E3779B97F4A7C15)
-    z ^= z >> np.uint64(29)
-    z *= np.uint64(0xBF58476D1CE4E5B9)
-    return np.int64(z >> np.uint64(32))
-
-
-@inlined_kernel
 def slot_of(table: Small, values: Ints, key: Whole, group: Whole) -> Whole:
     """The slot of a value, or the free one where it belongs."""
     most = len(table) - 1
-    slot = _hash(key, group) & most
+    slot = hash_of_two(key, group) & most
     while True:
         value = table[slot]
         if value < 0 or (values[value, KEY] == key and values[value, GROUP] == group):
@@ -101,7 +94,7 @@ def _remove_value(
     slot = (hole + 1) & most
     while table[slot] >= 0:
         other = table[slot]
-        home = _hash(values[other, KEY], values[other, GROUP]) & most
+        home = hash_of_two(values[other, KEY], values[other, GROUP]) & most
         if (slot - home) & most >= (slot - hole) & most:
             table[hole] = other
             hole = slot

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from appulse.kernels.bins import hash_of_two
 from appulse.kernels.identities import (
     APPEARS,
     EVENTS,
@@ -72,18 +73,10 @@ class Field(NamedTuple):
 
 
 @exact_kernel
-def _hash(a: Whole, b: Whole) -> Whole:
-    mixed = (np.uint64(a) ^ np.uint64(b) * np.uint64(0xD1342543DE82EF95)) * np.uint64(0x9E3779B97F4A7C15)
-    mixed ^= mixed >> np.uint64(29)
-    mixed *= np.uint64(0xBF58476D1CE4E5B9)
-    return np.int64(mixed >> np.uint64(32))
-
-
-@exact_kernel
 def value_of(field: Field, key: Whole, order: Whole) -> Whole:
     """The number of a value, a new one if need be."""
     most = len(field.value_table) - 1
-    at = _hash(key, 0) & most
+    at = hash_of_two(key, 0) & most
     while field.value_table[at] >= 0:
         known: Whole = np.int64(field.value_table[at])
         if field.values[known, KEY] == key:
@@ -102,7 +95,7 @@ def value_of(field: Field, key: Whole, order: Whole) -> Whole:
 def cell_of(field: Field, value: Whole, sensor: Whole) -> Whole:
     """The number of a cell, a new one if need be."""
     most = len(field.cell_table) - 1
-    at = _hash(value, sensor) & most
+    at = hash_of_two(value, sensor) & most
     while field.cell_table[at] >= 0:
         known: Whole = np.int64(field.cell_table[at])
         if field.cells[known, VALUE] == value and field.cells[known, SENSOR] == sensor:

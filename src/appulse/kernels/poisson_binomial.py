@@ -23,6 +23,7 @@ import numpy as np
 
 from appulse.kernels.absent import dot, product, times_rows, total_of
 from appulse.kernels.cumulants import LEAST_VARIANCE, add_cumulants, nearly
+from appulse.kernels.gaussian import phi
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 
 if TYPE_CHECKING:
@@ -196,11 +197,6 @@ def _at_least(values: Floats, low: int, entry: Floats, entry_low: int, least: in
 
 
 @exact_kernel
-def _normal_cdf(x: float) -> float:
-    return 0.5 * math.erfc(-x / math.sqrt(2.0))
-
-
-@exact_kernel
 def approximate(method: int, most: int, mean: float, variance: float, third: float) -> float:
     """Pr(at most ``most`` exist) by an approximation, from the sums of p, p (1 - p) and p (1 - p) (1 - 2 p)."""
     if most < 0:
@@ -217,7 +213,7 @@ def approximate(method: int, most: int, mean: float, variance: float, third: flo
         return 1.0 if most + 0.5 >= mean else 0.0
     deviation = math.sqrt(variance)
     x = (most + 0.5 - mean) / deviation
-    value = _normal_cdf(x)
+    value = phi(x)
     if method == REFINED_NORMAL:
         skew = third / (variance * deviation)
         value += skew * (1.0 - x * x) * math.exp(-0.5 * x * x) / (6.0 * math.sqrt(2.0 * math.pi))

@@ -23,7 +23,7 @@ import numpy as np
 
 from appulse.kernels.capsule import capsule_mass, stretch_within
 from appulse.kernels.ellipses import entry, plane_probability, space_probability
-from appulse.kernels.gaussian import interval, tolerated
+from appulse.kernels.gaussian import interval, phi, tolerated
 from appulse.kernels.jit import exact_kernel, kernel
 from appulse.kernels.quadrature import integral
 
@@ -495,7 +495,7 @@ def bound_on(begin: Floats, end: Floats, c: Floats, group: Ints, epsilon: Floats
         deviation = math.sqrt(max(0.0, variance / far) + _NOTHING * trace)
         if deviation == 0.0:
             return 0.0
-        bound = min(bound, 0.5 * math.erfc((distance - epsilon[g]) / deviation * math.sqrt(0.5)))
+        bound = min(bound, phi((epsilon[g] - distance) / deviation))
     return bound
 
 

@@ -37,7 +37,7 @@ def _half_width(position: float, reach: float, margin: float) -> float:
 
 
 @exact_kernel
-def _cell(position: float, side: float) -> Whole:
+def cell_at(position: float, side: float) -> Whole:
     """Cell coordinate, clamped to what an int64 holds: monotone, so ranges stay ranges."""
     return np.int64(min(max(np.floor(position / side), -_FAR), _FAR))
 
@@ -93,8 +93,8 @@ def _touched(centre: Floats, reach: float, margin: float, dims: Ints, side: floa
     cells = 1
     for k in range(dims.shape[0]):
         wide = _half_width(centre[dims[k]], reach, margin)
-        low[k] = _cell(centre[dims[k]] - wide, side)
-        high[k] = _cell(centre[dims[k]] + wide, side)
+        low[k] = cell_at(centre[dims[k]] - wide, side)
+        high[k] = cell_at(centre[dims[k]] + wide, side)
         cells *= min(high[k] - low[k] + 1, np.int64(1) << 20)
     return cells
 
@@ -240,7 +240,7 @@ def pair_owners(
             c = left_centre[a, dims[k]]
             e = right_centre[b, dims[k]]
             corner = max(c - _half_width(c, left_reach[a], margin), e - _half_width(e, right_reach[b], margin))
-            low[k] = _cell(corner, side)
+            low[k] = cell_at(corner, side)
         h = cell_hash(low[0], low[1], low[2], 1 if coarse else 0, group_hash[i])
         out[i] = _owner(h, left_hash[i], right_hash[i], cut, cut.tiles if coarse else 0)
     return out
@@ -258,7 +258,7 @@ def row_owners(rows: Placed, group_hash: Hashes, cut: Cut) -> NDArray[np.int32]:
         coarse = _is_coarse(centre[i], reach[i], cut, low, high)
         side = cut.coarse_side if coarse else cut.side
         for k in range(dims.shape[0]):
-            low[k] = _cell(centre[i, dims[k]], side)
+            low[k] = cell_at(centre[i, dims[k]], side)
         h = cell_hash(low[0], low[1], low[2], 1 if coarse else 0, group_hash[i])
         out[i] = _owner(h, row_hash[i], row_hash[i], cut, cut.tiles if coarse else 0)
     return out
