@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -327,6 +328,16 @@ def test_what_changes_cannot_be() -> None:
     crossing.push(rows[0])
     with pytest.raises(ap.BadArgument, match="crossing="):
         crossing.change(first)
+
+
+def test_changes_before_the_first_push_are_those_of_one_call() -> None:
+    """A copy of a call has those until then, and its own from there on."""
+    yard = pa.table({"query": ["yard"], "region": ["POLYGON ((0 0, 9 0, 9 9, 0 9, 0 0))"]})
+    call = ap.FenceEvents(_vans(None), yard)
+    copied = copy.copy(call)
+    copied.change(pa.table({"query": ["yard"], "change": ["remove"]}))
+    inside = pa.table({"id": ["a"], "at": [0.0], "x": [5.0], "y": [5.0]})
+    assert [len(one.push(inside)) + len(one.drain()) for one in (copied, call)] == [0, 1]
 
 
 def test_visits_of_earlier_versions_hold_on() -> None:

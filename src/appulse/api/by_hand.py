@@ -7,7 +7,7 @@ from dataclasses import replace
 from html import escape
 from inspect import signature
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated, Any, Generic, NoReturn, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NoReturn, Protocol, Self, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 
 Engine = TypeVar("Engine")
 
+
+class _Changeable(Protocol):
+    def change(self, table: pa.Table, /) -> object: ...
+
+
+ChangingEngine = TypeVar("ChangingEngine", bound=_Changeable)
 
 _LONG = 80  # letters of an argument at a prompt
 
@@ -398,6 +404,43 @@ class Turn:
     ) -> None:
         self._stopped = error if self._keeps_rows and isinstance(error, OutputLimit | ImpossibleBursts) else None
         self._lock.release()
+
+
+class Changing(ByHand[ChangingEngine]):
+    """A call whose queries or fences change between pushes; changes before the first push wait for it."""
+
+    def __init__(self, streams: Sequence[Stream], alone: str) -> None:
+        self._waiting: list[pa.Table] = []
+        super().__init__(streams, alone)
+
+    def _fresh(self, held: Sequence[Frames], types: Types) -> ChangingEngine:
+        """An engine without the changes that wait."""
+        raise NotImplementedError
+
+    def _take(self, table: pa.Table) -> None:
+        """Change the engine, if there is one."""
+        if self._engine is None:
+            self._waiting.append(table)
+        else:
+            self._engine.change(table)
+
+    def _make(self, held: Sequence[Frames], types: Types) -> tuple[ChangingEngine, Types]:
+        engine = self._fresh(held, types)
+        for i, waiting in enumerate(self._waiting):
+            try:
+                engine.change(waiting)
+            except AppulseError:  # it is forgotten, so that the push may be made again
+                del self._waiting[i]
+                raise
+        return engine, types
+
+    def _start(self, held: Sequence[Frames], types: Types) -> pa.Table:
+        answers = super()._start(held, types)
+        self._waiting = []
+        return answers
+
+    def _unpushed(self) -> dict[str, Any]:
+        return super()._unpushed() | {"_waiting": list(self._waiting)}
 
 
 def refuse_twice(streams: Sequence[Stream]) -> None:

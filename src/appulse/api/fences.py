@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import pyarrow as pa
 
-from appulse.api.by_hand import Bare, ByHand
+from appulse.api.by_hand import Bare, Changing
 from appulse.api.calls import answers_of, settings_of
 from appulse.api.results import Framed, is_spark
 from appulse.arguments import OnReject, Probabilities, Probability, Seed, checked, whole
 from appulse.engines.fences.call import EmitFences, FenceSettings, resolve_fences
 from appulse.engines.options import Options
-from appulse.errors import AppulseError, BadArgument
+from appulse.errors import BadArgument
 from appulse.model.stream import Result
 from appulse.model.times import Duration
 
@@ -150,7 +150,7 @@ def fence_advice(
 
 
 @checked
-class FenceEvents(ByHand["LocalFences"]):
+class FenceEvents(Changing["LocalFences"]):
     """`fence_events` without Spark, push by push: push readings as they arrive, and get the events they complete.
 
     The stream has ``frame=None``; other arguments are as in `fence_events`.
@@ -180,29 +180,16 @@ class FenceEvents(ByHand["LocalFences"]):
     ) -> None:
         self._settings = settings_of("fence_events", locals())
         self._fences = _regions(fences)
-        self._waiting: list[pa.Table] = []
         super().__init__([stream], "stream")
 
-    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalFences, Types]:
+    def _fresh(self, held: Sequence[Frames], types: Types) -> LocalFences:  # noqa: ARG002 - any serve
         from appulse.engines.fences.local import LocalFences
 
         (name,) = self._streams
         schema = self._schema(name, held)
         asked = FenceSettings(**self._settings)
         call = resolve_fences(self._streams[name], schema, self._fences, asked, changing=True)
-        engine = LocalFences(call, self._fences)
-        for i, waiting in enumerate(self._waiting):
-            try:
-                engine.change(waiting)
-            except AppulseError:  # it is forgotten, so that the push may be made again
-                del self._waiting[i]
-                raise
-        return engine, types
-
-    def _start(self, held: Sequence[Frames], types: Types) -> pa.Table:
-        answers = super()._start(held, types)
-        self._waiting = []
-        return answers
+        return LocalFences(call, self._fences)
 
     def change(self, fences: Any) -> None:
         """Add, move and remove fences, for the readings of later pushes.
@@ -228,10 +215,7 @@ class FenceEvents(ByHand["LocalFences"]):
 
         table = _regions(fences)
         check_changes(table.schema)
-        if self._engine is None:
-            self._waiting.append(table)
-        else:
-            self._engine.change(table)
+        self._take(table)
 
 
 def _regions(fences: Any) -> Any:

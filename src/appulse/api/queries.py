@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from appulse.api.by_hand import Bare, ByHand, fitted, refuse_twice
+from appulse.api.by_hand import Bare, Changing, fitted, refuse_twice
 from appulse.api.results import FRAMED, Framed, is_spark, remember
 from appulse.api.survivors import over_survivors
 from appulse.arguments import Count, OnReject, Probability, checked
 from appulse.engines.join.call import Emit
 from appulse.engines.multi_queries.call import Aggregate, is_signed
 from appulse.engines.options import Options, options_of
-from appulse.errors import AppulseError, BadArgument
+from appulse.errors import BadArgument
 from appulse.model.geometries import with_wkb
 from appulse.model.stream import Result, Stream
 from appulse.model.streaming import is_streaming
@@ -169,7 +169,7 @@ def ask(
 
 
 @checked
-class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
+class QueryMatch(Changing["LocalQueries | LocalWindowQueries"]):
     """`match_queries` without Spark, push by push: change queries at any time, push rows, and get their matches.
 
     Streams have ``frame=None``; other arguments are as in `match_queries`, and `change` takes its queries. Changes
@@ -206,7 +206,6 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
             _refuse_of_one(window=window, aggregate=aggregate)
         else:
             self._settings |= {"window": window, "aggregate": aggregate}
-        self._waiting: list[pa.Table] = []
 
     def change(self, queries: Any) -> None:
         """Add and remove queries: a frame as `match_queries` takes it. What raises has changed nothing.
@@ -223,10 +222,7 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
             raise BadArgument(_STAY)
         table = as_table(with_wkb(queries), "The frame of queries")
         check_queries(table.schema)
-        if self._engine is None:
-            self._waiting.append(table)
-        else:
-            self._engine.change(table)
+        self._take(table)
 
     def expire(self, before: Any) -> int:
         """Forget queries whose ``until`` lies before a time, given as the stream has them; how many there were.
@@ -239,23 +235,7 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
         typed = {name for push in held for name, table in push.items() if not _untyped(table)}
         return len(typed) == len(self._streams) and super()._may_start(held, types, ended=ended)
 
-    def _start(self, held: Sequence[Frames], types: Types) -> pa.Table:
-        answers = super()._start(held, types)
-        self._waiting = []
-        return answers
-
-    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalQueries | LocalWindowQueries, Types]:
-        engine = self._fresh(held, types)
-        for i, waiting in enumerate(self._waiting):
-            try:
-                engine.change(waiting)
-            except AppulseError:  # it is forgotten, so that the push may be made again
-                del self._waiting[i]
-                raise
-        return engine, types
-
     def _fresh(self, held: Sequence[Frames], types: Types) -> LocalQueries | LocalWindowQueries:
-        """An engine without queries."""
         from appulse.engines.multi_queries.call import resolve_window_queries
         from appulse.engines.multi_queries.local import LocalWindowQueries
         from appulse.engines.queries.call import LocalQueries, resolve_queries
@@ -282,9 +262,6 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
         from appulse.engines.queries.call import LocalQueries
 
         return engine.call.answer_schema.empty_table() if isinstance(engine, LocalQueries) else engine.drain()
-
-    def _unpushed(self) -> dict[str, Any]:
-        return super()._unpushed() | {"_waiting": list(self._waiting)}
 
     def _state_of(self, engine: LocalQueries | LocalWindowQueries) -> dict[str, int]:
         from appulse.engines.queries.call import LocalQueries
