@@ -96,10 +96,7 @@ def figures(run: Run) -> dict[str, Any]:
     standing: dict[str, float] = next(
         (one["metrics"] for one in reversed(run.batches) if "state_rows" in one["metrics"]), {}
     )
-
-    def each_second(name: str) -> float | None:
-        return sum(one["metrics"].get(name, 0.0) for one in some) / seconds if seconds else None
-
+    answers = sum(one["metrics"].get("answers", 0.0) for one in some)
     return {
         "name": run.name,
         "batches": run.count,
@@ -113,7 +110,7 @@ def figures(run: Run) -> dict[str, Any]:
         "lag_seconds": last.get("lag_seconds"),
         "state_rows": standing.get("state_rows"),
         "state_bytes": standing.get("state_bytes"),
-        "answers_per_second": each_second("answers"),
+        "answers_per_second": answers / seconds if seconds else None,
         "answers": run.sums.get("answers", 0.0),
         "rejected": run.sums.get("rejected", 0.0),
         "late": run.sums.get("late", 0.0),

@@ -128,7 +128,7 @@ def filled_table(table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: boo
 
 
 def filled_values(
-    table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: bool = False, ordered: bool = False
+    table: pa.Table, stream: Stream, fill: Fill, *, empty_rows: bool, ordered: bool = False
 ) -> list[pa.Array]:
     """The columns that `filled_table` adds; ``ordered`` says that rows are in canonical order."""
     model = incomplete_model(stream)
@@ -217,7 +217,7 @@ def chosen_for(
 
 
 def chosen_by_sample(
-    imputer: Any, stream: Stream, sample: Callable[[int, list[str]], pa.Table | None], *, empty_rows: bool = False
+    imputer: Any, stream: Stream, sample: Callable[[int, list[str]], pa.Table | None], *, empty_rows: bool
 ) -> Any:
     """As `chosen_for`, for rows that come piece by piece: by a sample of the stream, else by the repository's rows.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,7 +21,6 @@ from appulse.model.ddl import columns_of
 
 if TYPE_CHECKING:
     from appulse.api.by_hand import ByHand
-    from appulse.jobs.imputers import RepositoryTable
     from appulse.jobs.job import Job
 
 __all__ = ["by_hand", "dataset_of", "form_of", "is_read_here", "read_files"]
@@ -63,7 +63,8 @@ def by_hand(job: Job) -> ByHand[Any]:
         kind: Any = {"nearest": ap.Nearest, "assign": ap.Assign, "outliers": ap.Outliers}[table.operator]
         belonging: ByHand[Any] = kind(*streams, **found.settings(), **settings)
         return belonging
-    return ap.SimilarityJoin(*streams, **table.join.settings(), imputer=_imputers(job), **settings)
+    imputers = job.imputers(partial(read_files, job, where="imputer.repository"))
+    return ap.SimilarityJoin(*streams, **table.join.settings(), imputer=imputers, **settings)
 
 
 def is_read_here(job: Job, data: DataTable) -> bool:
@@ -139,13 +140,3 @@ def form_of(data: DataTable) -> Form:
 
 def _pattern(given: dict[str, str], name: str) -> Pattern | None:
     return Pattern.of(PATTERNS[name], given[name]) if name in given else None
-
-
-def _imputers(job: Job) -> dict[str, Any] | None:
-    """What fills each source; a repository that several share is read once."""
-
-    def read(repository: RepositoryTable) -> Any:
-        return read_files(job, repository, "imputer.repository")
-
-    made = {id(one): one.build(job.place, read) for one in job.table.filling.values()}
-    return {name: made[id(one)] for name, one in job.table.filling.items()} or None

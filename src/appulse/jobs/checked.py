@@ -17,8 +17,9 @@ from appulse.jobs.problems import Problem
 from appulse.jobs.sources import SourceTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from appulse.jobs.imputers import RepositoryTable
     from appulse.jobs.tables import JobTable
 
 __all__ = ["Job", "refusal"]
@@ -62,6 +63,11 @@ class Job:
     def alerts(self) -> list[tuple[str, dict[str, Any]]]:
         """Kinds and options of what sends alerts."""
         return [one.spark(self.place) for one in self.table.alerts]
+
+    def imputers(self, read: Callable[[RepositoryTable], Any]) -> dict[str, Any] | None:
+        """What fills each source; a repository that several share is ``read`` once."""
+        made = {id(one): one.build(self.place, read) for one in self.table.filling.values()}
+        return {name: made[id(one)] for name, one in self.table.filling.items()} or None
 
     def check_folders(self, checkpoint: str | None) -> None:
         """Raise `JobError` where folders are not apart; ``checkpoint`` is in place of the job's."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -84,7 +85,7 @@ def build(
         association = table.nearest or table.assign or table.outliers
         settings = (association or table.join).settings()
         if association is None:
-            settings["imputer"] = _imputers(job, spark)
+            settings["imputer"] = job.imputers(partial(_repository, job, spark))
     call: Any = getattr(ap, table.operator)
     answers: DataFrame = call(*given, options=options, **settings)
     return answers
@@ -106,15 +107,9 @@ def _read(path: Path) -> tuple[Job | None, list[Problem]]:
     return job, wrong or [*problems_with_options(job), *problems_with_columns(job)]
 
 
-def _imputers(job: Job, spark: SparkSession) -> dict[str, Any] | None:
-    """What fills each source; a repository that several share is read once."""
-
-    def read(repository: RepositoryTable) -> Any:
-        options = _inferring(repository.format, options_of(repository.options))
-        return spark.read.format(repository.format).options(**options).load(job.place(repository.path))
-
-    made = {id(one): one.build(job.place, read) for one in job.table.filling.values()}
-    return {name: made[id(one)] for name, one in job.table.filling.items()} or None
+def _repository(job: Job, spark: SparkSession, table: RepositoryTable) -> DataFrame:
+    options = _inferring(table.format, options_of(table.options))
+    return spark.read.format(table.format).options(**options).load(job.place(table.path))
 
 
 def _queries(job: Job, spark: SparkSession, *, streaming: bool) -> Any:

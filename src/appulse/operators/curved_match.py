@@ -48,11 +48,7 @@ def match_curved(queries: QuerySet, rows: Normals, threshold: float | None) -> M
         at = np.flatnonzero(asked & (found > 0.0))
         if len(at):
             found[at] *= in_parts(queries.regions.arrays, rows, met.rows[at], region[at], ranges[at])
-    owner, slots = rows.owner[met.rows], met.entries
-    if alone is not None:
-        owner, slots = np.concatenate([owner, alone.row]), np.concatenate([slots, alone.slot])
-        found = np.concatenate([found, alone.probability])
-    return summed(owner, slots, found, threshold)
+    return summed(rows.owner[met.rows], met.entries, found, threshold, alone)
 
 
 def curved_windows(rows: Normals) -> WideRows:

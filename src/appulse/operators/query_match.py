@@ -163,11 +163,7 @@ def match_normals(queries: QuerySet, rows: Normals, threshold: float | None) -> 
         at = met.rows[asked]
         given = rows.at[at], rows.scale[at], rows.spread[at]
         probability[asked] *= mass(queries.regions.arrays, region[asked], *given, rows.earth)
-    owner, slots = rows.owner[met.rows], met.entries
-    if alone is not None:
-        owner, slots = np.concatenate([owner, alone.row]), np.concatenate([slots, alone.slot])
-        probability = np.concatenate([probability, alone.probability])
-    return summed(owner, slots, probability, threshold)
+    return summed(rows.owner[met.rows], met.entries, probability, threshold, alone)
 
 
 def _said_twice(queries: QuerySet, met: Met, rows: Normals, region: Ints, tied: Ints) -> Ints:
@@ -251,8 +247,11 @@ def in_regions(queries: QuerySet, rows: Normals, threshold: float | None) -> Fou
     return queries.near(rows.wide(0.0), readings, threshold, reach)
 
 
-def summed(owner: Ints, slots: Ints32, weight: Floats, threshold: float | None) -> Matched:
-    """Pairs of rows and queries by the weight of all their parts."""
+def summed(owner: Ints, slots: Ints32, weight: Floats, threshold: float | None, more: Found | None = None) -> Matched:
+    """Pairs of rows and queries by the weight of all their parts, ``more`` among them."""
+    if more is not None:
+        owner, slots = np.concatenate([owner, more.row]), np.concatenate([slots, more.slot])
+        weight = np.concatenate([weight, more.probability])
     distinct, which = np.unique(_pairs(owner, slots), return_inverse=True)
     probability = np.bincount(which, weights=weight, minlength=len(distinct))
     stays = probability >= threshold if threshold is not None else probability > 0.0

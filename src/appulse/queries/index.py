@@ -156,7 +156,7 @@ class Tree:
 
     def match(self, keys: Ints, cluster: int | None = None) -> tuple[Ints32, Ints32]:
         """The boxes that points lie in, as (point, entry) pairs; ``keys`` is (axes, n), with `NULL` for no value."""
-        return _together(list(self.parts(keys, cluster)))
+        return together(list(self.parts(keys, cluster)))
 
     def parts(self, keys: Ints, cluster: int | None = None) -> Iterator[tuple[Ints32, Ints32]]:
         """The same in parts: about `_MOST_ROOM` pairs, or those of one cluster.
@@ -297,7 +297,7 @@ class BoxIndex:
 
     def match(self, keys: Ints, alive: Flags | None = None, cluster: int | None = None) -> tuple[Ints32, Ints32]:
         """The boxes that points lie in, as (point, entry) pairs, those of entries that are alive."""
-        return _together(list(self.parts(keys, alive, cluster)))
+        return together(list(self.parts(keys, alive, cluster)))
 
     def parts(
         self, keys: Ints, alive: Flags | None = None, cluster: int | None = None
@@ -432,7 +432,8 @@ def _staying(entries: Ints32, alive: Flags | None) -> Flags:
     return there
 
 
-def _together(parts: Sequence[tuple[Ints32, Ints32]]) -> tuple[Ints32, Ints32]:
+def together(parts: Sequence[tuple[Ints32, Ints32]]) -> tuple[Ints32, Ints32]:
+    """Pairs of points and entries that were found in parts."""
     if len(parts) == 1:
         return parts[0]
     none = np.empty(0, np.int32), np.empty(0, np.int32)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from appulse.queries.boxed import Boxed, JoinGroup, Smaller, is_product
 from appulse.queries.condition import MOST_LENGTH, parse, too_long
 from appulse.queries.holding import Conditions
-from appulse.queries.index import LEAST, MOST, NULL, BoxIndex, Met
+from appulse.queries.index import LEAST, MOST, NULL, BoxIndex, Met, together
 from appulse.queries.outcomes import Added, Failed, Refused, reason_of
 from appulse.queries.places import PLACE_X, PLACE_Y
 from appulse.queries.regions import QueryRegions
@@ -247,8 +247,7 @@ class QuerySet:
         parts = [self._sure(rows_of, *part, probing=probing, normal=normal) for part in pairs]
         if len(parts) == 1:
             return parts[0]
-        none = np.empty(0, np.int32), np.empty(0, np.int32)
-        rows, slots = (np.concatenate([part[i] for part in [none, *parts]]) for i in range(2))
+        rows, slots = together(parts)
         stays = self.stand(slots)  # some may have failed in a part after they matched in another
         return (rows, slots) if stays.all() else (rows[stays], slots[stays])
 
@@ -408,7 +407,7 @@ class QuerySet:
         shapes, radii = [text for texts, _ in found for text in texts], [one for _, own in found for one in own]
         return self.regions.read(shapes, radii), members
 
-    def _boxed(self, found: Texts, *, lifts: bool = True) -> tuple[list[Boxed], list[tuple[int, str]]]:
+    def _boxed(self, found: Texts, *, lifts: bool) -> tuple[list[Boxed], list[tuple[int, str]]]:
         """The queries by template, with their boxes; and those that cannot be used, with the reason.
 
         This is where conditions are read, checked and made into boxes. Whatever goes wrong with one is its own reason,

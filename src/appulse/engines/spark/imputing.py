@@ -223,7 +223,7 @@ def filled_around_frame(
     )
 
 
-def filled_frame(stream: Stream, imputer: Any, *, empty_rows: bool = False) -> tuple[DataFrame, bool]:
+def filled_frame(stream: Stream, imputer: Any, *, empty_rows: bool) -> tuple[DataFrame, bool]:
     """The frame with the columns of `filled_table`, lazily; streaming if it is. And whether a stage makes it."""
     fill = bound(_sampled(imputer, stream, empty_rows=empty_rows), incomplete_model(stream))
     given = schema_of(stream)

@@ -33,9 +33,7 @@ _OFFSET, _SPOOL = "offset", "spool"  # of offsets; those of early checkpoints ha
 _SLICE = 20_000  # rows of a task
 
 
-def mqtt_frame(
-    spark: SparkSession, broker: Broker, spool: str, most: int | None, schema: str | None = None
-) -> DataFrame:
+def mqtt_frame(spark: SparkSession, broker: Broker, spool: str, most: int | None, schema: str | None) -> DataFrame:
     """A streaming frame of messages: ``topic, partition, offset, timestamp, value``, or what they hold as columns."""
     if schema is not None:
         check_readable(columns_of(schema))
