@@ -17,6 +17,8 @@ from appulse.operators.similarity_join import SimilarityJoin
 from benchmarks.contestants import all_pairs, all_pairs_by_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
     from appulse.operators.answers import Answers
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
+    Clock = Callable[[], float]
+    Compare = Callable[..., None]
 
 _CHUNK = 500  # rows of each stream in a push
 _TOLERANCE = 1e-9
@@ -65,9 +69,14 @@ class Join:
     confidence: float = 0.95
     probability: float = 0.5
 
-    def ours(self, index: str = "auto", method: str = "exact") -> Result:
+    @property
+    def in_space(self) -> bool:
+        """Whether samples are points, of shape (n, k, d), and not numbers (n, k)."""
+        return self.left.samples.ndim > 2
+
+    def ours(self, index: str = "auto", method: str = "exact", clock: Clock = time.perf_counter) -> Result:
         """The operators: rows are numbered and joined a thousand at a time."""
-        value = ap.Samples("samples")
+        value = ap.Samples("samples", names=("x", "y", "z")[: self.left.samples.shape[2]] if self.in_space else None)
         streams = [ap.Stream(None, key="id", time="ts", value=value, existence="p", unit="us") for _ in range(2)]
         tables = [self.left.table(0), self.right.table(1)]
         call = resolve(
@@ -84,7 +93,7 @@ class Join:
         rows = [encode(table, encoding)[0] for table, encoding in zip(tables, call.encodings, strict=True)]
         numbering, join = numbering_of(call), SimilarityJoin(call.plan)
         found: list[Answers] = []
-        begun = time.perf_counter()
+        begun = clock()
         for begin in range(0, max(map(len, rows)), _CHUNK):
             for i, objects in enumerate(rows):
                 numbering.hold(i, objects.slice(begin, min(begin + _CHUNK, len(objects))))
@@ -99,35 +108,46 @@ class Join:
             ]
             found.append(join.push(batches, () if numbered.presence is None else (numbered.presence,)))
             join.leave(numbered.floors)
-        seconds = time.perf_counter() - begun
+        seconds = clock() - begun
         left = np.concatenate([answers.left_time for answers in found]) // 2
         right = np.concatenate([answers.right_time for answers in found]) // 2
         probability = np.concatenate([answers.probability for answers in found])
         return Result.of(seconds / sum(map(len, rows)), left, right, probability)
 
     def baseline(self, *, by_columns: bool = False) -> Result:
-        """All pairs of samples of every arrival and the other window; windows and memberships by our kernels."""
+        """All pairs of samples of every arrival and the other window."""
+        own = [stream.samples.reshape(-1) for stream in (self.left, self.right)]
+        if not by_columns:
+            return self.compared(all_pairs, own, own)
+        columns = [np.ascontiguousarray(stream.samples.T).reshape(-1) for stream in (self.left, self.right)]
+        return self.compared(all_pairs_by_columns, own, columns)
+
+    def compared(
+        self, compare: Compare, own: Sequence[Floats], window: Sequence[Floats], clock: Clock = time.perf_counter
+    ) -> Result:
+        """By a kernel that gives the match of each pair of an arrival and a row of the other window.
+
+        It reads the samples of each stream's arrivals and rows from arrays of its own. Windows and memberships are
+        found by our kernels.
+        """
         streams = (self.left, self.right)
         n = [len(stream) for stream in streams]
-        columns = [np.ascontiguousarray(s.samples.T if by_columns else s.samples).reshape(-1) for s in streams]
-        compare = all_pairs_by_columns if by_columns else all_pairs
         threshold = self.probability - _TOLERANCE
-        begun = time.perf_counter()
+        begun = clock()
         floors = [floors_of(stream.exist, self.size, self.confidence) for stream in streams]
         parts = []
-        for i, own in enumerate(streams):
-            other = streams[1 - i]
+        for i, (arrived, other) in enumerate((streams, streams[::-1])):
             # A left row comes just before the right one of its number.
             newest = np.minimum(np.arange(n[i]) - (1 - i), n[1 - i] - 1)
             floor = np.where(newest >= 0, floors[1 - i][newest], 0)
             met = newest + 1 - floor
             probability = np.empty(int(met.sum()))
             compare(
-                own.samples.reshape(-1),
-                own.exist,
-                columns[1 - i],
+                own[i],
+                arrived.exist,
+                window[1 - i],
                 other.exist,
-                own.samples.shape[1],
+                arrived.samples.shape[1],
                 newest,
                 floor,
                 self.epsilon + 1e-9 * max(1.0, self.epsilon),
@@ -143,8 +163,7 @@ class Join:
             rows = (mine[passed], theirs[passed]) if i == 0 else (theirs[passed], mine[passed])
             parts.append((*rows, probability[passed]))
         left, right, probability = (np.concatenate(part) for part in zip(*parts, strict=True))
-        seconds = time.perf_counter() - begun
-        return Result.of(seconds / sum(n), left, right, probability)
+        return Result.of((clock() - begun) / sum(n), left, right, probability)
 
 
 def floors_of(

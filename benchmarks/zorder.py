@@ -19,16 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-import appulse as ap
-from appulse.engines.join.call import JoinSettings, numbering_of, resolve
-from appulse.engines.thresholds import TOLERANCE
 from appulse.kernels.jit import kernel
-from appulse.model.encode import encode
-from appulse.operators.numbering import END, Released, in_own_window
-from appulse.operators.similarity_join import SimilarityJoin
 from benchmarks.existence import Tuples, existence
 from benchmarks.harness import arguments, report, say
-from benchmarks.window_joins import Join, Result, floors_of, memberships
+from benchmarks.window_joins import Join, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +40,6 @@ BITS = 10  # of a cell's number in one dimension
 MERGE_ROWS = 64
 SIDES = (2.0, 1.0, 0.5)  # sides of cells tried, in epsilons
 _FEW = 2  # samples of a cell that are compared at once
-_CHUNK = 500  # rows of each stream in a push
 
 
 @kernel
@@ -340,72 +333,13 @@ def epsilon_for(rng: np.random.Generator, u: Points, v: Points, share: float = 0
 
 def ours(join: Join) -> Result:
     """As `Join.ours`, by the processor's time."""
-    value = ap.Samples("samples", names=("x", "y", "z")[: join.left.samples.shape[2]])
-    streams = [ap.Stream(None, key="id", time="ts", value=value, existence="p", unit="us") for _ in range(2)]
-    tables = [join.left.table(0), join.right.table(1)]
-    call = resolve(
-        streams,
-        [table.schema for table in tables],
-        JoinSettings(
-            epsilon=join.epsilon,
-            probability=join.probability,
-            window=ap.UncertainCountWindow(join.size, join.confidence),
-            on_reject="fail",
-            options=ap.Options(index="auto"),
-        ),
-    )
-    rows = [encode(table, encoding)[0] for table, encoding in zip(tables, call.encodings, strict=True)]
-    numbering, operator, found = numbering_of(call), SimilarityJoin(call.plan), []
-    begun = time.thread_time()
-    for begin in range(0, len(join.left), _CHUNK):
-        for i, objects in enumerate(rows):
-            numbering.hold(i, objects.slice(begin, min(begin + _CHUNK, len(objects))))
-        released = [
-            Released(i, objects, np.arange(len(objects) + 1), np.zeros(len(objects), np.int64))
-            for i, objects in numbering.release(END)
-        ]
-        numbered = numbering.number(released)
-        batches = [
-            (part.stream, 0, in_own_window(objects, part.stream))
-            for part, objects in zip(released, numbered.objects, strict=True)
-        ]
-        found.append(operator.push(batches, () if numbered.presence is None else (numbered.presence,)))
-        operator.leave(numbered.floors)
-    seconds = time.thread_time() - begun
-    left = np.concatenate([answers.left_time for answers in found]) // 2
-    right = np.concatenate([answers.right_time for answers in found]) // 2
-    probability = np.concatenate([answers.probability for answers in found])
-    return Result.of(seconds / sum(map(len, rows)), left, right, probability)
+    return join.ours(clock=time.thread_time)
 
 
 def compared(join: Join, compare: Compare) -> Result:
-    """The join by a kernel that gives the match of each pair; windows and memberships by our kernels."""
-    streams = (join.left, join.right)
-    samples = [stream.samples.reshape(-1, stream.samples.shape[2]) for stream in streams]
-    k, n = join.left.samples.shape[1], len(join.left)
-    threshold = join.probability - TOLERANCE
-    limit = join.epsilon + TOLERANCE * max(1.0, join.epsilon)
-    begun = time.thread_time()
-    floors = [floors_of(stream.exist, join.size, join.confidence) for stream in streams]
-    parts = []
-    for i, own in enumerate(streams):
-        other = streams[1 - i]
-        # A left row comes just before the right one of its number.
-        newest = np.arange(n) - (1 - i)
-        floor = np.where(newest >= 0, floors[1 - i][newest], 0)
-        met = newest + 1 - floor
-        probability = np.empty(int(met.sum()))
-        compare(samples[i], own.exist, samples[1 - i], other.exist, k, newest, floor, limit, threshold, probability)
-        at = np.flatnonzero(probability >= threshold)
-        first = np.cumsum(met) - met
-        mine = np.searchsorted(first, at, side="right") - 1
-        theirs = at - first[mine] + floor[mine]
-        probability = probability[at] * memberships(other.exist, join.size, theirs, newest[mine])
-        passed = probability >= threshold
-        rows = (mine[passed], theirs[passed]) if i == 0 else (theirs[passed], mine[passed])
-        parts.append((*rows, probability[passed]))
-    left, right, probability = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Result.of((time.thread_time() - begun) / (2 * n), left, right, probability)
+    """As `Join.compared`, by the processor's time."""
+    samples = [stream.samples.reshape(-1, stream.samples.shape[2]) for stream in (join.left, join.right)]
+    return join.compared(compare, samples, samples, time.thread_time)
 
 
 def sorted_runs(join: Join, cells: float) -> Result:

@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _problems(folder: Path, text: str) -> list[str]:
+def problems(folder: Path, text: str) -> list[str]:
     (folder / "job.toml").write_text(text, encoding="utf-8")
     return [str(problem) for problem in jobs.validate(folder / "job.toml")]
 
@@ -66,7 +66,7 @@ def test_jobs_are_the_calls(folder: Path, spark: SparkSession) -> None:
     one = ap.assign(tracks, echoes, epsilon=5.0, probability=0.1, window="tick", density=0.01, how="full")
     few = ap.outliers(tracks, echoes, epsilon=5.0, fewer_than=2, probability=0.5, window="10 seconds")
     for text, expected in ((NEAREST, near), (ASSIGN, one), (OUTLIERS, few)):
-        assert _problems(folder, text) == []
+        assert problems(folder, text) == []
         found = jobs.build(jobs.load(folder / "job.toml"), spark, streaming=False).toArrow()
         assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
         assert len(found) >= (1 if text == OUTLIERS else 4)
@@ -98,7 +98,7 @@ def test_jobs_are_the_calls(folder: Path, spark: SparkSession) -> None:
 )
 def test_what_is_wrong_is_reported_in_its_place(folder: Path, text: str, old: str, new: str, wanted: str) -> None:
     assert old in text
-    found = _problems(folder, text.replace(old, new))
+    found = problems(folder, text.replace(old, new))
     assert any(wanted in problem for problem in found), found
 
 
@@ -112,7 +112,7 @@ def test_dimensions_in_another_order_are_no_problem_and_a_warning(folder: Path, 
     other = '\nvalue = { model = "Gaussian", columns = ["y", "x"], sigma = 1.0 }\n'
     for swapped in (False, True):
         job = two.replace('\npath = "echoes.parquet"\n', '\npath = "echoes.parquet"' + other) if swapped else two
-        assert _problems(folder, job) == []
+        assert problems(folder, job) == []
         plain, as_json = (
             CliRunner().invoke(app, ["validate", str(folder / "job.toml"), *more]) for more in ([], ["--json"])
         )

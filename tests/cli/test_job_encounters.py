@@ -9,6 +9,7 @@ import pytest
 
 import appulse as ap
 from appulse import jobs
+from tests.cli.test_job_association import problems
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,14 +47,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _problems(folder: Path, text: str) -> list[str]:
-    (folder / "job.toml").write_text(text, encoding="utf-8")
-    return [str(problem) for problem in jobs.validate(folder / "job.toml")]
-
-
 def test_a_job_is_the_call(folder: Path, spark: SparkSession) -> None:
     groups = JOB.replace("epsilon = 100.0", "epsilon = { x = 100.0, y = 60.0 }")
-    assert _problems(folder, JOB) == _problems(folder, groups) == []
+    assert problems(folder, JOB) == problems(folder, groups) == []
     found = jobs.build(jobs.load(folder / "job.toml"), spark, streaming=False).toArrow()
     frame = pd.read_parquet(folder / "ships.parquet")
     value, motion = ap.Gaussian("x", "y", sigma=5.0), ap.Straight("5 minutes", max_speed=30.0)
@@ -82,7 +78,7 @@ def test_a_job_is_the_call(folder: Path, spark: SparkSession) -> None:
 )
 def test_what_is_wrong_is_reported_in_its_place(folder: Path, old: str, new: str, wanted: str) -> None:
     assert old in JOB
-    found = _problems(folder, JOB.replace(old, new))
+    found = problems(folder, JOB.replace(old, new))
     assert any(wanted in problem for problem in found)
 
 
@@ -100,9 +96,9 @@ def test_positions_meet_in_cylinders(folder: Path, spark: SparkSession) -> None:
     text = text.replace("max_speed = 30.0", "max_speed = 300.0")
     near = "epsilon = { horizontal = 5000.0, vertical = 250.0 }"
     text = text.replace("epsilon = 100.0", near)
-    assert _problems(folder, text) == []
+    assert problems(folder, text) == []
     (row,) = jobs.build(jobs.load(folder / "job.toml"), spark, streaming=False).toArrow().to_pylist()
     assert (row["left_key"], row["right_key"]) == ("a", "b")
     assert row["closest_distance"] == pytest.approx(200.0, abs=0.1)
-    (problem,) = _problems(folder, text.replace("vertical = 250.0", 'vertical = "high"'))
+    (problem,) = problems(folder, text.replace("vertical = 250.0", 'vertical = "high"'))
     assert "encounters.epsilon.vertical" in problem

@@ -16,6 +16,7 @@ import appulse as ap
 from appulse import jobs
 from appulse.cli import app
 from appulse.jobs.fences import read_fences
+from tests.cli.test_job_association import problems
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,13 +51,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _problems(folder: Path, text: str) -> list[str]:
-    (folder / "job.toml").write_text(text, encoding="utf-8")
-    return [str(problem) for problem in jobs.validate(folder / "job.toml")]
-
-
 def test_a_job_is_the_call(folder: Path, spark: SparkSession) -> None:
-    assert _problems(folder, JOB) == []
+    assert problems(folder, JOB) == []
     found = jobs.build(jobs.load(folder / "job.toml"), spark, streaming=False).toArrow()
     frame = pd.read_parquet(folder / "vans.parquet")
     stream = ap.Stream(frame, key="van", time="at", value=ap.Gaussian("x", "y", sigma=5.0))
@@ -80,7 +76,7 @@ def test_a_job_is_the_call(folder: Path, spark: SparkSession) -> None:
 )
 def test_what_is_wrong_is_reported_in_its_place(folder: Path, old: str, new: str, wanted: str) -> None:
     assert old in JOB
-    found = _problems(folder, JOB.replace(old, new))
+    found = problems(folder, JOB.replace(old, new))
     assert any(wanted in problem for problem in found), found
 
 
@@ -146,22 +142,22 @@ def test_a_fence_of_a_file_that_is_none_is_a_reject(folder: Path) -> None:
     text = JOB.replace(f'regions = {{ depot = "{DEPOT}" }}', 'path = "zones.geojson"\nquery = "name"')
     for zones, wanted in (([good, bad, never], 0), ([bad], 1), ([never], 0)):
         (folder / "zones.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": zones}))
-        assert len(_problems(folder, text)) == wanted
+        assert len(problems(folder, text)) == wanted
     ring = {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1]]]}
     nothing = [{"type": "Feature", "properties": {"name": "open"}, "geometry": ring}, {"properties": {"name": "none"}}]
     (folder / "zones.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [good, *nothing]}))
-    assert not _problems(folder, text)
+    assert not problems(folder, text)
     stream = ap.Stream(pd.read_parquet(folder / "vans.parquet"), key="van", time="at", value=ap.Exact("x", "y"))
     rejected = ap.rejects(ap.fence_events(stream, read_fences(folder / "zones.geojson", "name"))).to_pylist()
     assert [row["reason"] for row in rejected] == ["bad region"] * 2
     assert "closed linestring" in rejected[0]["detail"]
     (folder / "zones.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [good, bad]}))
-    (problem,) = _problems(folder, text.replace("enter = 0.9", 'enter = 0.9\non_reject = "fail"'))
+    (problem,) = problems(folder, text.replace("enter = 0.9", 'enter = 0.9\non_reject = "fail"'))
     assert problem.startswith("fence_events.path: fence 'old'")
 
 
 def test_a_job_waits_for_its_fences(folder: Path) -> None:
     regions = JOB[JOB.index("regions") : JOB.index("enter")]
-    assert _problems(folder, JOB.replace(regions, 'path = "zones.geojson"\n')) == []
+    assert problems(folder, JOB.replace(regions, 'path = "zones.geojson"\n')) == []
     (problem,) = jobs.load(folder / "job.toml").missing()
     assert problem.where == "fence_events.path"

@@ -14,6 +14,7 @@ import appulse as ap
 from appulse import jobs
 from appulse.errors import JobError
 from appulse.imputation.dependencies import to_toml
+from tests.cli.test_jobs import wrong
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,13 +77,6 @@ def job(tmp_path: Path) -> Path:
     return tmp_path / "job.toml"
 
 
-def changed(job: Path, old: str, new: str) -> list[str]:
-    text = job.read_text()
-    assert old in text
-    job.write_text(text.replace(old, new, 1))
-    return [str(problem) for problem in jobs.validate(job)]
-
-
 def repeated(table: pa.Table) -> Counter[str]:
     rows = table.to_pylist()
     for row in rows:
@@ -104,7 +98,7 @@ def test_rules_in_a_file_or_in_the_job_are_the_same(job: Path, spark: SparkSessi
     assert repeated(jobs.build(checked, spark, streaming=False).toArrow()) == expected
     assert len(expected) > 50
     written = "\n".join(to_toml([rule]).replace("[[dependency]]", "[[imputer.dependency]]") for rule in RULES)
-    assert changed(job, 'rules = "rules.toml"\n', written) == []
+    assert wrong(job, 'rules = "rules.toml"\n', written) == []
     (job.parent / "rules.toml").unlink()
     assert jobs.load(job).table.imputer is not None
     assert repeated(jobs.build(jobs.load(job), spark, streaming=False).toArrow()) == expected
@@ -116,7 +110,7 @@ def test_sources_may_have_imputers_of_their_own(job: Path, spark: SparkSession) 
         '[imputers.far]\nkind = "ZeroFill"\n'
     )
     begin, end = JOB.index("[imputer]"), JOB.index("[sink]")
-    assert changed(job, JOB[begin:end], own) == []
+    assert wrong(job, JOB[begin:end], own) == []
     found = jobs.build(jobs.load(job), spark, streaming=False).toArrow()
     nearest = ap.NearestImputer(tables()["history"].select(["a", "b"]), k=3)
     assert repeated(found) == repeated(in_process({"near": nearest, "far": ap.ZeroFill()}))
@@ -126,7 +120,7 @@ def test_a_saved_imputer_is_named_by_its_folder(job: Path, spark: SparkSession) 
     imputer = ap.DependencyImputer(tables()["history"].select(["a", "b"]), RULES)
     imputer.save(job.parent / "versions")
     begin, end = JOB.index("[imputer]"), JOB.index("[sink]")
-    assert changed(job, JOB[begin:end], '[imputer]\nkind = "SavedImputer"\npath = "versions"\n') == []
+    assert wrong(job, JOB[begin:end], '[imputer]\nkind = "SavedImputer"\npath = "versions"\n') == []
     found = jobs.build(jobs.load(job), spark, streaming=False).toArrow()
     assert repeated(found) == repeated(in_process(imputer))
 
@@ -134,11 +128,11 @@ def test_a_saved_imputer_is_named_by_its_folder(job: Path, spark: SparkSession) 
 def test_rows_around_fill_the_sources_of_a_job(job: Path, spark: SparkSession) -> None:
     own = '[imputer]\nkind = "SpeedImputer"\nspeeds = { a = 0.2 }\nwait = "4 seconds"\n'
     begin, end = JOB.index("[imputer]"), JOB.index("[sink]")
-    assert changed(job, JOB[begin:end], own) == []
+    assert wrong(job, JOB[begin:end], own) == []
     found = jobs.build(jobs.load(job), spark, streaming=False).toArrow()
     assert repeated(found) == repeated(in_process(ap.SpeedImputer({"a": 0.2}, wait="4 seconds")))
     assert len(found) > 50
-    assert "names an attribute 'c'" in changed(job, "speeds = { a", "speeds = { c")[0]
+    assert "names an attribute 'c'" in wrong(job, "speeds = { a", "speeds = { c")[0]
 
 
 @pytest.mark.parametrize(
@@ -178,20 +172,20 @@ def test_rows_around_fill_the_sources_of_a_job(job: Path, spark: SparkSession) -
     ],
 )
 def test_what_is_wrong_is_told_in_its_place(job: Path, old: str, new: str, told: str) -> None:
-    problems = changed(job, old, new)
+    problems = wrong(job, old, new)
     assert any(told in problem for problem in problems), problems
     with pytest.raises(JobError):
         jobs.load(job)
 
 
 def test_a_repository_without_files_is_told_and_no_fault_of_the_job(job: Path) -> None:
-    assert changed(job, 'path = "history"', 'path = "nowhere"') == []
+    assert wrong(job, 'path = "history"', 'path = "nowhere"') == []
     assert str(jobs.load(job).missing()[0]).startswith("imputer.repository.path: there are no files at ")
 
 
 def test_aggregates_fill_nothing(job: Path) -> None:
-    changed(job, '[sources.far]\npath = "far"\n', "")
-    told = changed(
+    wrong(job, '[sources.far]\npath = "far"\n', "")
+    told = wrong(
         job,
         "[similarity_join]\nepsilon = 0.2\nprobability = 0.3\n",
         '[window_aggregate]\naggregates = { a = "sum" }\n',

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import appulse as ap
 from appulse import jobs
 from appulse.cli import app
+from tests.cli.test_job_association import problems
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,11 +76,6 @@ def folder(tmp_path: Path) -> Path:
     pq.write_table(readings(), tmp_path / "readings" / "rows.parquet")
     pq.write_table(PLACES, tmp_path / "places.parquet")
     return tmp_path
-
-
-def problems(folder: Path, text: str) -> list[str]:
-    (folder / "job.toml").write_text(text)
-    return [str(problem) for problem in jobs.validate(folder / "job.toml")]
 
 
 def rows(table: pa.Table) -> list[str]:

@@ -20,7 +20,7 @@ from appulse.engines.fences.call import FenceSettings
 from appulse.engines.fences.changing import ChangingFenceBucket
 from appulse.engines.multi_queries.bucket import changes_block
 from appulse.engines.spark.fences import changing_call, fence_buckets
-from appulse.engines.spark.routing import ToThings, bucket_keys
+from appulse.engines.spark.routing import bucket_keys
 from appulse.engines.spark.stage import Stage
 from appulse.engines.spark.tiles import TilePlan
 from appulse.kernels.fences import NEVER
@@ -28,9 +28,8 @@ from appulse.model.batch import field_names
 from appulse.model.codec import from_columns, pack_columns, unpack_columns
 from appulse.model.strings import Bytes
 from appulse.operators.fences import Visits, whole_visits
-from tests.fences.test_fence_events import Case, cases, rows_of, table_of
+from tests.fences.test_fence_events import Case, FakeFences, cases, rows_of, table_of
 from tests.helpers import naive_fences as naive
-from tests.helpers.fake_spark import FakeQuery
 from tests.helpers.streaming import drained, read_stream
 
 if TYPE_CHECKING:
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from appulse.engines.fences.call import FenceCall
-    from appulse.engines.spark.pipeline import Routing
     from appulse.engines.spark.tiling import Tiling
 
 NAMES = ("a", "b", "c")
@@ -171,7 +168,7 @@ def test_changes_count_for_the_readings_that_come_with_them(given_: Changing, bu
     assert _found([stays]) == _plain(first.expected())
     settings, changes = FenceSettings(**case.asked), given_.table(0).schema
     call = changing_call(case.stream(None, lateness=100), case.table.schema, changes, settings)
-    spark = FakeFences(call, TilePlan(buckets, 1.0, 0.0, 0.0), Random(slack + buckets))
+    spark = FakeChanges(call, TilePlan(buckets, 1.0, 0.0, 0.0), Random(slack + buckets))
     played: list[pa.Table] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ChangingFenceBucket, "slack", slack)
@@ -184,14 +181,10 @@ def test_changes_count_for_the_readings_that_come_with_them(given_: Changing, bu
 
 
 @dataclass
-class FakeFences(FakeQuery):
+class FakeChanges(FakeFences):
     """Fences that change, on a played Spark."""
 
-    call: FenceCall
     changes: pa.Table | None = field(default=None, kw_only=True)
-
-    def _routing(self, tiling: Tiling) -> Routing:
-        return ToThings(bucket_keys(tiling, grouped=self.call.grouped), self.call.encodings[:1])
 
     def _stages(self, tiling: Tiling) -> Sequence[Stage]:
         return [Stage(fence_buckets(self.call, bucket_keys(tiling, grouped=self.call.grouped)), "fences")]

@@ -203,7 +203,7 @@ def test_a_wide_cluster_after_narrow_ones_keeps_what_these_found() -> None:
     tree = Tree(*part)
     with mock.patch.object(module, "_FRONT", 32):
         points, rests = tree.scales[0].split(keys[0])
-        assert _pairs(module._together(list(tree._match(points[:, None], rests[:, None], 64)))) == _brute([part], keys)
+        assert _pairs(module.together(list(tree._match(points[:, None], rests[:, None], 64)))) == _brute([part], keys)
 
 
 def test_more_pairs_than_there_is_room_for() -> None:

@@ -11,8 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
-import numpy as np
-import pandas as pd
 import pytest
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent, StreamingQueryProgress
 
@@ -21,6 +19,7 @@ from appulse.engines.measured import METRICS
 from appulse.engines.spark.metrics import _Listener
 from appulse.engines.spark.prometheus import Page
 from tests.cli.test_cli import call, job
+from tests.cli.test_jobs import rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,14 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["job"]
-
-
-def rows(seed: int, n: int = 120) -> pd.DataFrame:
-    chance = np.random.default_rng(seed)
-    frame = pd.DataFrame({"id": np.arange(n) + 1000 * seed, "time": np.arange(n, dtype=float)})
-    frame[["x", "y"]] = chance.uniform(0, 20, (n, 2))
-    frame.loc[7, "x"] = np.nan
-    return frame
 
 
 def pairs(spark: SparkSession, folder: Path) -> DataFrame:
