@@ -316,7 +316,7 @@ def warn_unit(stream: str, unit: str, likelier: str, day: object) -> None:
     """Warn that times of a stream are likely in another unit, in which the first is of a day."""
     warn(
         f"The times of stream {stream!r} lie beyond the year 5000 in unit={unit!r}; in unit={likelier!r} the first is "
-        f"of {day}. Give Stream(unit={likelier!r}), or filter this warning if the times are right.",
+        f"of {day}. Give the stream unit={likelier!r}, or filter this warning if the times are right.",
         UnlikelyUnit,
     )
 
