@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
+from appulse.engines.join.outliers import OutlierSettings, resolve_outliers
+from appulse.engines.spark.tiles import hashed_plan
 from tests.helpers.fake_spark import FakeSpark
 from tests.helpers.strategies import pushes
 from tests.helpers.streaming import assume_rows, drained_answers, few, read_stream, read_written
@@ -40,6 +42,18 @@ def test_tiles_find_what_one_process_does(data: st.DataObject) -> None:
             spark.replan(data.draw(plans(case)))
     found += spark.end()[0]
     assert reported(found, case) == expected(case, asked)
+
+
+def test_an_attempt_at_the_end_that_fails_takes_no_row_with_it() -> None:
+    """Time has come to the newest row before, so that the time does not tell what the attempt reported."""
+    table = pa.table({"id": [1, 2], "ts": [1.0, 2.0], "x": [0.0, 9.0]})
+    stream = ap.Stream(None, key="id", time="ts", value=ap.Exact("x"), name="a")
+    asked = OutlierSettings(epsilon=1.0, fewer_than=1, probability=0.5, window=ap.TimeWindow(0.5))
+    call = resolve_outliers([stream], [table.schema], asked)
+    for seed in range(20):
+        spark = FakeSpark(call, hashed_plan(call.plan, 1, None), Random(seed), workers=1)
+        found = spark.batch({"a": table})[0] + spark.batch({})[0] + spark.end()[0]
+        assert [row["key"] for part in found for row in part.to_pylist()] == [1, 2]
 
 
 @few

@@ -212,6 +212,8 @@ class TimedTile(Tile):
             if until is not None:
                 self.settled = max(self.settled, until)
                 answers.append(self.operator.advance(until))
+        # Of no version: that rows left at the end says how far the tile is settled. Another attempt has to see it.
+        self.settled += ended is not None
         return answers
 
     def forget(self) -> int:
