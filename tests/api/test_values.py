@@ -67,6 +67,7 @@ def test_pairs_are_the_close_samples(left: list[Row], right: list[Row], window: 
         }
         factor = answer["probability"] / sum(close.values())
         found = {(pair["left"][0], pair["right"][0]): pair["weight"] for pair in answer["pairs"]}
+        assert list(found) == list(close)  # in the order of the samples, whichever row came first
         assert found == pytest.approx({points: weight * factor for points, weight in close.items()})
         assert sum(found.values()) == pytest.approx(answer["probability"], abs=1e-12)
 

@@ -22,7 +22,7 @@ from appulse.kernels.simd import LANES, close_2, close_3, close_4, close_5
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from appulse.kernels.arrays import Floats, Ints, RowPairs, SampleRun, Samples
+    from appulse.kernels.arrays import Flags, Floats, Ints, RowPairs, SampleRun, Samples
 
 _ALL = (1 << LANES) - 1
 
@@ -143,19 +143,19 @@ def close_mass(
 @kernel
 def close_samples(
     pairs: RowPairs,
+    swap: Flags,  # whether the right row is reported on the left
     factor: Floats,
     within: Within,
     left: Samples,
     right: Samples,
-    first: Ints,  # where the sample pairs of each pair begin; written if `count`
-    count: bool,  # count only
+    first: Ints,  # where the sample pairs of each pair begin; written if there is no room for them
     out: SamplePairs,
 ) -> None:
-    """The pairs of samples that match (Dallachiesa et al. 2015, Eq. 20).
+    """The pairs of samples that match (Dallachiesa et al. 2015, Eq. 20), in the order of the row reported on the left.
 
     Their weight is the product of both samples' weights and the ``factor`` of the pair of objects.
     """
-    d, groups = out.left.shape[1], within.epsilon.shape[0]
+    d, groups, count = out.left.shape[1], within.epsilon.shape[0], out.weight.shape[0] == 0
     limits, apart = np.empty(groups), np.empty(groups)
     out_left, out_right, out_weight = out.left, out.right, out.weight
     left_mass, left_samples, left_weights = left.mass, left.values, left.weights
@@ -171,11 +171,10 @@ def close_samples(
         p_begin = left.weights_begin[a] - left.weights_base if left_weights.shape[0] > 0 else 0
         q_begin = right.weights_begin[b] - right.weights_base if right_weights.shape[0] > 0 else 0
         at = 0 if count else first[i]
-        for s in range(n):
-            p = left_mass[a] / n
-            if left_weights.shape[0] > 0:
-                p = left_weights[p_begin + s]
-            for t in range(m):
+        outer, inner = (m, n) if swap[i] else (n, m)
+        for u in range(outer):
+            for v in range(inner):
+                s, t = (v, u) if swap[i] else (u, v)
                 apart[:] = 0.0
                 for k in range(d):
                     gap = abs(left_samples[a_begin + k * n + s] - right_samples[b_begin + k * m + t])
@@ -183,12 +182,14 @@ def close_samples(
                 if (apart > limits).any():
                     continue
                 if not count:
-                    q = right_mass[b] / m
+                    p, q = left_mass[a] / n, right_mass[b] / m
+                    if left_weights.shape[0] > 0:
+                        p = left_weights[p_begin + s]
                     if right_weights.shape[0] > 0:
                         q = right_weights[q_begin + t]
                     for k in range(d):
-                        out_left[at, k] = left_samples[a_begin + k * n + s]
-                        out_right[at, k] = right_samples[b_begin + k * m + t]
+                        one, other = left_samples[a_begin + k * n + s], right_samples[b_begin + k * m + t]
+                        out_left[at, k], out_right[at, k] = (other, one) if swap[i] else (one, other)
                     out_weight[at] = p * q * factor[i]
                 at += 1
         if count:

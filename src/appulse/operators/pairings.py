@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from appulse.model.batch import Batch
 
 if TYPE_CHECKING:
-    from appulse.kernels.arrays import Flags, Floats
+    from appulse.kernels.arrays import Floats
 
 
 @dataclass(frozen=True)
@@ -20,9 +18,3 @@ class Pairings(Batch):
     left: Floats
     right: Floats
     weight: Floats
-
-    def swapped(self, swap: Flags) -> Pairings:
-        """With left and right exchanged where ``swap`` says so."""
-        mask = swap[:, None]
-        left, right = np.where(mask, self.right, self.left), np.where(mask, self.left, self.right)
-        return Pairings(left, right, self.weight)

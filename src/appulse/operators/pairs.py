@@ -468,24 +468,27 @@ def announce_work(pairs: CandidatePairs) -> None:
     )
 
 
-def pairings(plan: JoinPlan, pairs: CandidatePairs, factor: Floats, watch: Watch) -> Ragged[Pairings]:
-    """The samples that match, with their weights; ``watch`` gets their number before there is room for them."""
+def pairings(plan: JoinPlan, pairs: CandidatePairs, swap: Flags, factor: Floats, watch: Watch) -> Ragged[Pairings]:
+    """The samples that match, with their weights, exchanged where ``swap`` says so.
+
+    ``watch`` gets their number before there is room for them.
+    """
     announce_work(pairs)
     d = pairs.left_store.d
     first = np.zeros(len(factor) + 1, np.int64)
     found = Pairings(np.empty((0, d)), np.empty((0, d)), np.empty(0))
-    for count in (True, False):
+    for counting in (True, False):
         close_samples(
             pairs.rows,
+            swap,
             factor,
             _within(plan, pairs),
             pairs.left_store.sampled,
             pairs.right_store.sampled,
             first,
-            count,
             SamplePairs(found.left, found.right, found.weight),
         )
-        if count:
+        if counting:
             n = int(first[-1])
             watch.add(n)
             found = Pairings(np.empty((n, d)), np.empty((n, d)), np.empty(n))

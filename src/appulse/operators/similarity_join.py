@@ -453,7 +453,6 @@ class SimilarityJoin(FewPoints):
     def _answers(self, left: int, right: int, found: ScoredPairs, factor: Floats) -> Answers:
         """Pairs as answers: the earlier argument, or in a self-join the earlier row, on the left."""
         pairs, probability = found.pairs, found.probability
-        samples = pairings(self.plan, pairs, factor, self._matching) if self.plan.values else None
         a, b = pairs.left_store, pairs.right_store
         a_stream, b_stream = int(self._stream_of[left]), int(self._stream_of[right])
         if a_stream != b_stream:
@@ -464,6 +463,7 @@ class SimilarityJoin(FewPoints):
             tied = mine == theirs  # never where ranks are numbers
             if tied.any():
                 swap[tied] = sorts_after_partner(pairs.filter(tied))
+        samples = pairings(self.plan, pairs, swap, factor, self._matching) if self.plan.values else None
         if a is b:
             sides = np.where(swap, pairs.right, pairs.left), np.where(swap, pairs.left, pairs.right)
             first, second = self._ends(left, a, sides[0]), self._ends(left, a, sides[1])
@@ -478,7 +478,7 @@ class SimilarityJoin(FewPoints):
             second.time,
             found.distances,
             probability,
-            pairings=None if samples is None else replace(samples, values=samples.values.swapped(swap[samples.owner])),
+            pairings=samples,
             upper=found.upper if self.plan.bounded else None,
             ratio=likelihood_ratios(self.plan, pairs),
             left_rank=first.rank if self.plan.held else None,
