@@ -146,11 +146,14 @@ class FakeQuery:
 
     def _watermark(self) -> int | None:
         """The watermark of the batches before, as Spark has it."""
-        told = [time for time in self.newest if time is not None]
-        if len(told) < len(self.newest):
-            return None
-        least = min(time // 1000 - -(-late // 1000) for time, late in zip(told, self.call.lateness, strict=True))
-        return least * 1000 if least > 0 else None
+        late, idle = self.call.lateness, self.call.idle_after
+        live = [stream for stream, silence in enumerate(idle) if silence is None]
+        lags = [one + silence for one, silence in zip(late, idle, strict=True) if silence is not None]
+        clocks = [(self.newest[stream], late[stream]) for stream in live]
+        if lags:  # those that may fall silent share a clock, over the rows of all
+            clocks.append((max((time for time in self.newest if time is not None), default=None), max(lags)))
+        told = [time // 1000 - -(-lag // 1000) for time, lag in clocks if time is not None]
+        return min(told) * 1000 if len(told) == len(clocks) and min(told) > 0 else None
 
     def _shuffled(self, tables: Mapping[str, pa.Table]) -> dict[int, list[bytes]]:
         """Blocks by key, of tasks that got some of the rows each, in no order."""
