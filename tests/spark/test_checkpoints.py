@@ -149,3 +149,13 @@ def _change(folder: Path, **changes: Any) -> None:
 
 def _files(folder: Path) -> dict[str, bytes]:
     return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file() and "checkpoint" in file.parts}
+
+
+def test_a_mark_of_the_end_holds_until_rows_come(spark: SparkSession, tmp_path: Path) -> None:
+    place = checkpoint.Checkpoint(spark, str(tmp_path))
+    Path(place.end_folder, "0123456789ab.json").touch()  # of a version that did not keep what came behind it
+    ended = [place.ended]
+    for step in 2 * [place.end, place.goes_on]:
+        step()
+        ended.append(place.ended)
+    assert ended == [False, True, False, True, False]

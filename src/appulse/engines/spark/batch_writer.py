@@ -122,6 +122,8 @@ class _Run:
                     alert(batch.select(self._answers), number)
             earlier = 0 if job.newest is None else job.newest(self._query())
             self._place.saw(max(metrics()["newest"], earlier))  # the end of the streams is that of the first calls, too
+            if metrics()["rows"] or job.newest is not None or self._judge is not None:  # rows of earlier calls may have
+                self._place.goes_on()
             _warn_late(job.time_type, metrics())
             _warn_swapped(metrics())
             if self._judge is not None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _NAME = "appulse.json"
 _NEWEST = "appulse-newest"
+_PASSED = "appulse-passed"
+_MARK = "end-"  # earlier versions gave marks other names, and did not keep whether rows came behind them
 # What is kept of a job, and what that is called. A later format reads all from `_OLDEST` on.
 _FORMAT, _OLDEST = 4, 3
 _NOT_THERE = ("PATH_NOT_FOUND", "FILE_NOT_EXIST")
@@ -177,7 +179,21 @@ class Checkpoint:
 
         Each under a name of its own: Spark reads no file twice, and an earlier drain may have failed after its mark.
         """
-        self._folder.write(f"{END}/{uuid4().hex[:12]}.json", json.dumps({"newest": self.newest or 0}))
+        self._folder.write(f"{END}/{_MARK}{uuid4().hex[:12]}.json", json.dumps({"newest": self.newest or 0}))
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is a mark of the streams' end behind which no row came."""
+        return bool(self._marks())
+
+    def goes_on(self) -> None:
+        """Rows have come: what earlier drains marked as the end was none."""
+        for name in self._marks():
+            self._folder.touch(f"{_PASSED}/{name}")
+
+    def _marks(self) -> set[str]:
+        marks = {name for name in self._folder.names(END) if name.startswith(_MARK)}
+        return marks and marks.difference(self._folder.names(_PASSED))
 
     @property
     def newest(self) -> int | None:

@@ -245,7 +245,8 @@ def in_place(
 class DrainingQuery(Query):
     """A query that ends when all there is has been answered, and then closes its checkpoint.
 
-    What waits for the streams to go on is answered by a second run, which finds the mark of their end.
+    What waits for the streams to go on is answered by a second run, which finds the mark of their end. If a drain was
+    interrupted behind its mark, and no row came since, the first run has read that.
     """
 
     def __init__(self, writer: DataStreamWriter, place: Checkpoint, result: SparkResult) -> None:
@@ -260,7 +261,7 @@ class DrainingQuery(Query):
     def _finish(self) -> None:
         try:
             self._query.awaitTermination()
-            if self._holds_back and not self._stopped:
+            if self._holds_back and not self._stopped and not self._place.ended:
                 self._place.end()
                 self._before, self._query = self._query.recentProgress, _begun(self._writer)
                 self._query.awaitTermination()

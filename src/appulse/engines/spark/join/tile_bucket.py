@@ -212,8 +212,8 @@ class TimedTile(Tile):
             if until is not None:
                 self.settled = max(self.settled, until)
                 answers.append(self.operator.advance(until))
-        # Of no version: that rows left at the end says how far the tile is settled. Another attempt has to see it.
-        self.settled += ended is not None
+        if ended is not None:  # which leaves no delta: by this alone another attempt knows that rows have left
+            self.settled += 1
         return answers
 
     def forget(self) -> int:
