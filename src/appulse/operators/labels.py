@@ -72,8 +72,8 @@ class LabelNumbers:
         return np.ascontiguousarray(keys)
 
     def labels(self, numbers: Ints) -> Labels | None:
-        """The labels behind numbers, each once and in order; None where nobody ever had any."""
-        if len(self.values) == 1:
+        """The labels behind numbers, each once and in order; None where no row has any, whatever others had."""
+        if not numbers.any():
             return None
         used, codes = np.unique(numbers, return_inverse=True)
         return Labels(codes.astype(np.int32), tuple(self.values[i] for i in used.tolist())).compact()
