@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from typing import TYPE_CHECKING
@@ -60,6 +61,12 @@ def _drain(result: DataFrame, folder: Path, *names: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     sinks = [("parquet", {"path": str(folder / name)}) for name in names]
     ap.start(result, *sinks, checkpoint=str(folder / "checkpoint"), drain=True).awaitTermination()
+
+
+def reopen(checkpoint: Path) -> None:
+    """Leave a drained checkpoint as a drain does that is interrupted before it has closed it."""
+    job = checkpoint / "appulse.json"
+    job.write_text(json.dumps(json.loads(job.read_text()) | {"closed": False}))
 
 
 def read_written(folder: Path) -> pa.Table:

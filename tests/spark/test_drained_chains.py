@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import appulse as ap
-from tests.helpers.streaming import drained, drained_answers, files, read_stream, read_written
+from tests.helpers.streaming import drained, drained_answers, files, read_stream, read_written, reopen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +51,10 @@ def joined_by_rows(frame: Any) -> Any:
     return ap.self_join(_stream(frame), epsilon=1, probability=0.5, window=ap.CountWindow(4), emit="changes")
 
 
+def alone(frame: Any) -> Any:
+    return ap.outliers(_stream(frame), epsilon=1, fewer_than=2, probability=0.5, window=30)
+
+
 def _matched(found: Any) -> Any:
     names = found.columns if hasattr(found, "sparkSession") else found.column_names
     carry = [name for name in names if name not in ("query", "key", "left_key", "time", "probability")]
@@ -82,13 +86,19 @@ def test_a_call_before_the_last_ends_as_in_process(
     assert _sorted(found) == _sorted(expected)
 
 
-def test_a_drain_of_a_later_start_ends_as_in_process(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("call", [joined, alone])
+def test_a_drain_of_a_later_start_ends_as_in_process(
+    spark: SparkSession, tmp_path: Path, call: Callable[[Any], Any]
+) -> None:
+    """So does one more, should it be interrupted before it has closed the checkpoint."""
     folder, sink = files(tmp_path / "in", rows_table(), 15), ("parquet", {"path": str(tmp_path / "out")})
-    for drain in (False, True):
-        result = _matched(joined(read_stream(spark, folder)))
+    for drain in (False, True, True):
+        result = _matched(call(read_stream(spark, folder)))
         settings = {"drain": True} if drain else {"trigger": {"availableNow": True}}
         ap.start(result, sink, checkpoint=str(tmp_path / "checkpoint"), **settings).awaitTermination()
-    assert _sorted(read_written(tmp_path / "out")) == _sorted(_matched(joined(rows_table())))
+        if drain:
+            reopen(tmp_path / "checkpoint")
+    assert _sorted(read_written(tmp_path / "out")) == _sorted(_matched(call(rows_table())))
 
 
 def test_queries_that_take_answers_back_are_drained(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 import appulse as ap
 from tests.helpers.fake_spark import FakeSpark
 from tests.helpers.strategies import Case, cases, pushes
-from tests.helpers.streaming import assume_rows, drained_answers, few, read_stream, read_written
+from tests.helpers.streaming import assume_rows, drained_answers, few, read_stream, read_written, reopen
 from tests.operators.test_partners import (
     HOW,
     WINDOWS,
@@ -147,9 +146,8 @@ def test_a_restart_reports_no_row_twice_and_forgets_none(spark: SparkSession, tm
             trigger: Any = {} if drain else {"trigger": {"availableNow": True}}
             query = ap.start(result, sink, checkpoint=str(root / "checkpoint"), drain=drain, **trigger)
             query.awaitTermination()
-            if drain:  # as if it was interrupted before it had closed the checkpoint: the next one goes on
-                job = root / "checkpoint" / "appulse.json"
-                job.write_text(json.dumps(json.loads(job.read_text()) | {"closed": False}))
+            if drain:
+                reopen(root / "checkpoint")
         found = read_written(root / "answers")
         assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
         assert found["right_key"].null_count > 5

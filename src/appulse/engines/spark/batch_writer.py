@@ -65,7 +65,8 @@ class BatchWriter:
     first_rejects: Sequence[tuple[pa.Table, T.StructType]]
     observed: Callable[[str], Counter[str] | None] | None
     newest: Callable[[str], int] | None = None  # of the rows of calls before, by the name of the query
-    read: Callable[[str], int | None] | None = None  # rows, where the plan reads sources twice; by the same name
+    chained: bool = False  # whether rows come in before those that the last stage counts
+    read: Callable[[str], int | None] | None = None  # rows of the sources, where these are others; by the same name
     holder: str = ""  # who has the checkpoint, behind the process
     version: str = _OWN
     _run: _Run | None = field(default=None, init=False)
@@ -122,8 +123,6 @@ class _Run:
                     alert(batch.select(self._answers), number)
             earlier = 0 if job.newest is None else job.newest(self._query())
             self._place.saw(max(metrics()["newest"], earlier))  # the end of the streams is that of the first calls, too
-            if metrics()["rows"] or job.newest is not None or self._judge is not None:  # rows of earlier calls may have
-                self._place.goes_on()
             _warn_late(job.time_type, metrics())
             _warn_swapped(metrics())
             if self._judge is not None:
@@ -134,8 +133,11 @@ class _Run:
                 known = metrics()["rejected"] + metrics()[_BEFORE]
                 refused = self._refused(batch, number).coalesce(1 + known // _REJECTS)
                 job.rejects.write(refused, number, lambda: True, refused.count)
-            if job.read is not None and (rows := job.read(self._query())) is not None:
-                count_read(self._query(), number, rows)
+            read = None if job.read is None else job.read(self._query())
+            if read is not None:
+                count_read(self._query(), number, read)
+            if (read if job.chained else metrics()["rows"]) != 0:
+                self._place.goes_on()
         finally:
             if self._kept:
                 batch.unpersist()

@@ -105,6 +105,7 @@ def _planned(
     sink, rejects, alerts = outputs
     spark: Any = known.rows.sparkSession
     remote = on_connect(spark)
+    chained = bool(known.calls or known.judge)
     wanted = known.tiling
     if partitions is not None and partitions != wanted.latest.tiles:
         wanted = wanted.over(partitions)
@@ -137,7 +138,8 @@ def _planned(
         newest=partial(observed_newest, spark, [one.name for one in known.calls])
         if known.calls and not remote
         else None,
-        read=partial(rows_read_now, spark) if before and not remote else None,
+        chained=chained,
+        read=partial(rows_read_now, spark) if (chained or before) and not remote else None,
         holder=f", for session {spark.session_id} of Spark Connect" if remote else "",
     )
     return known, known.rows.writeStream.foreachBatch(write).option("checkpointLocation", place.path)
