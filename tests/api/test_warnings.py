@@ -108,7 +108,7 @@ def units_of_pushes(times: list[list[float]], unit: str) -> list[str]:
         for some in times:
             given = {"id": pa.array(range(len(some)), pa.int64()), "t": pa.array(some, pa.float64())}
             join.push(pa.table(given | {"x": given["t"]}))
-    return [str(one.message).split("Stream(unit=")[-1][1:3] for one in caught if one.category is ap.UnlikelyUnit]
+    return [str(one.message).split("the stream unit=")[-1][1:3] for one in caught if one.category is ap.UnlikelyUnit]
 
 
 @pytest.mark.parametrize(

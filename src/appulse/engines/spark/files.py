@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
+from appulse.engines.spark.local_files import RAW
 from appulse.engines.spark.settings import on_connect
 from appulse.errors import StorageError
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 # Stores by Spark's names, and Arrow's; each has a file whole or not at all, and replaces one by the other.
 _STORES = {"s3": "s3", "s3a": "s3", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
-_LOCAL = "org.apache.hadoop.fs.RawLocalFileSystem"
+_LOCAL = ("org.apache.hadoop.fs.RawLocalFileSystem", RAW)
 
 
 #: A file system of Arrow's, and a path in it.
@@ -252,8 +253,8 @@ class _Hadoop:
     @property
     def usual(self) -> bool:
         """Whether a local path has the file system that Hadoop has for it, and no other by a user's settings."""
-        # That with checksums may be Hadoop's own or Hive's, which are the same.
-        return self._plain is not self._fs and str(self._plain.getClass().getName()) == _LOCAL
+        # That with checksums may be Hadoop's own, Hive's or ours, which are the same.
+        return self._plain is not self._fs and str(self._plain.getClass().getName()) in _LOCAL
 
     def _at(self, name: str) -> Any:
         return self._path(self._root, name) if name else self._root
