@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from appulse.engines.spark.local_files import RAW
 from appulse.engines.spark.settings import on_connect
 from appulse.errors import StorageError
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 # Stores by Spark's names, and Arrow's; each has a file whole or not at all, and replaces one by the other.
 _STORES = {"s3": "s3", "s3a": "s3", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
-_LOCAL = ("org.apache.hadoop.fs.RawLocalFileSystem", RAW)
+_LOCAL = ("org.apache.hadoop.fs.RawLocalFileSystem", "appulse.LocalFiles$Raw")  # the latter is of LocalFiles.java
 
 
 #: A file system of Arrow's, and a path in it.

@@ -20,13 +20,10 @@ from appulse.engines.spark.gateway import kept_folder
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ["RAW", "use_local_files"]
+__all__ = ["use_local_files"]
 
 _SOURCE = Path(__file__).with_name("LocalFiles.java")
 _CLASS, _EXTENDED = "appulse.LocalFiles", "org.apache.hadoop.hive.ql.io.ProxyLocalFileSystem"
-
-#: The class of local files without checksums beside them.
-RAW = f"{_CLASS}$Raw"
 
 
 def use_local_files(context: SparkContext) -> None:
