@@ -16,7 +16,7 @@ from appulse.engines.bucket import Bucket
 from appulse.engines.collecting.call import CollectBucket, CollectSettings, resolve_collect
 from appulse.engines.local import Local
 from appulse.engines.spark.tiles import TilePlan
-from tests.fences.test_changing_fences import FakeFences as FakeChangingFences
+from tests.fences.test_changing_fences import FakeChanges
 from tests.fences.test_fence_events import FakeFences
 from tests.helpers.fake_spark import FakeAssign, FakeQuery
 from tests.operators.test_collecting import FakeCollect
@@ -151,7 +151,7 @@ def test_a_played_spark_withdraws_rows_that_wait(name: str, data: st.DataObject)
     pushed(hand, frames_of({side: ([], []) for side in story[0]}))
     plan, random = TilePlan(data.draw(st.integers(1, 3)), 1.0, 0.0, 0.0), Random(data.draw(st.integers(0, 1 << 30)))
     if name == "changing":
-        fake = FakeChangingFences
+        fake = FakeChanges
     played, tables = fake(call=getattr(hand, "_engine", hand).call, plan=plan, random=random), []
     slack = data.draw(st.sampled_from((-(1 << 40), 1 << 18)))
     with patch.object(Bucket, "slack", slack):

@@ -17,7 +17,8 @@ import appulse as ap
 from appulse.engines.spark import jdbc
 from appulse.errors import StorageError
 from benchmarks.servers import POSTGRES_DRIVER, Postgres, Unavailable, jars
-from tests.spark.test_metrics import pairs, rows
+from tests.cli.test_jobs import rows
+from tests.spark.test_metrics import pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
