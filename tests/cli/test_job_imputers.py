@@ -185,9 +185,9 @@ def test_a_repository_without_files_is_told_and_no_fault_of_the_job(job: Path) -
 
 def test_aggregates_fill_nothing(job: Path) -> None:
     wrong(job, '[sources.far]\npath = "far"\n', "")
-    told = wrong(
+    found = wrong(
         job,
         "[similarity_join]\nepsilon = 0.2\nprobability = 0.3\n",
         '[window_aggregate]\naggregates = { a = "sum" }\n',
     )
-    assert told == ["[imputer] fills the sources of a join, and [window_aggregate] is none."]
+    assert found == ["[imputer] fills the sources of a join, and [window_aggregate] is none."]

@@ -152,8 +152,8 @@ class FakeQuery:
         clocks = [(self.newest[stream], late[stream]) for stream in live]
         if lags:  # those that may fall silent share a clock, over the rows of all
             clocks.append((max((time for time in self.newest if time is not None), default=None), max(lags)))
-        told = [time // 1000 - -(-lag // 1000) for time, lag in clocks if time is not None]
-        return min(told) * 1000 if len(told) == len(clocks) and min(told) > 0 else None
+        behind = [time // 1000 - -(-lag // 1000) for time, lag in clocks if time is not None]
+        return min(behind) * 1000 if len(behind) == len(clocks) and min(behind) > 0 else None
 
     def _shuffled(self, tables: Mapping[str, pa.Table]) -> dict[int, list[bytes]]:
         """Blocks by key, of tasks that got some of the rows each, in no order."""

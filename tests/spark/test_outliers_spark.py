@@ -45,7 +45,7 @@ def test_tiles_find_what_one_process_does(data: st.DataObject) -> None:
 
 
 def test_an_attempt_at_the_end_that_fails_takes_no_row_with_it() -> None:
-    """Time has come to the newest row before, so that the time does not tell what the attempt reported."""
+    """Time has come to the newest row before, so the time does not show what the attempt reported."""
     table = pa.table({"id": [1, 2], "ts": [1.0, 2.0], "x": [0.0, 9.0]})
     stream = ap.Stream(None, key="id", time="ts", value=ap.Exact("x"), name="a")
     asked = OutlierSettings(epsilon=1.0, fewer_than=1, probability=0.5, window=ap.TimeWindow(0.5))

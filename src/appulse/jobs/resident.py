@@ -103,12 +103,16 @@ class Resident:
 
     def _check_nothing_came(self, offsets: Mapping[str, Any], *, drain: bool) -> None:
         """Raise `CheckpointError` unless this drains once more what was drained, with nothing new in the sources."""
-        ended = f"The checkpoint {self.checkpoint} was drained: its streams have ended"
         if not drain:
-            raise CheckpointError(f"{ended}. Start with a new one.")
+            raise CheckpointError(
+                f"The checkpoint {self.checkpoint} was drained: its streams have ended. Start with a new one."
+            )
         self._begin_sources(offsets, once=True)
         if came := sorted({one.stream for one in self._take()}):
-            raise CheckpointError(f"{ended}, and {', '.join(came)} has new rows. Start with a new one.")
+            raise CheckpointError(
+                f"The checkpoint {self.checkpoint} was drained: its streams have ended, and {', '.join(came)} has new "
+                "rows. Start with a new one."
+            )
 
     def _begun(self, saver: Saver | None) -> tuple[Writer, dict[str, Any], bool]:
         """The writer, the offsets to go on from, and whether the streams have ended."""

@@ -103,7 +103,7 @@ def _rims(way: Passing, g: int, variance: float, cuts: Floats) -> None:
 def share_near(way: Passing) -> float:
     """The share of a path of up to three dimensions over which the two are expected to be near.
 
-    To 1e-7 where errors are alike in all directions.
+    To 1e-7 where errors are the same in all directions.
     """
     d, groups = way.begin.shape[0], way.epsilon.shape[0]
     first, last, certain = 0.0, 1.0, True

@@ -285,7 +285,7 @@ class LegPairs:
             decide(own, kernels.Meetings._make(column[some] for column in found))
 
         self.workers.map(decide_some, range(0, len(pairs.left), _PAIRS))
-        exists = np.ones(len(pairs.left))  # of samples the weights say it
+        exists = np.ones(len(pairs.left))  # samples have it in their weights
         if plan.reach is not None:
             mass = np.concatenate([own.mass for own in rows])
             exists = mass[pairs.left] * mass[pairs.right]

@@ -65,6 +65,7 @@ class BatchWriter:
     first_rejects: Sequence[tuple[pa.Table, T.StructType]]
     observed: Callable[[str], Counter[str] | None] | None
     newest: Callable[[str], int] | None = None  # of the rows of calls before, by the name of the query
+    marked: bool = False  # whether a drain marks the end of the streams
     chained: bool = False  # whether rows come in before those that the last stage counts
     read: Callable[[str], int | None] | None = None  # rows of the sources, where these are others; by the same name
     holder: str = ""  # who has the checkpoint, behind the process
@@ -133,10 +134,10 @@ class _Run:
                 known = metrics()["rejected"] + metrics()[_BEFORE]
                 refused = self._refused(batch, number).coalesce(1 + known // _REJECTS)
                 job.rejects.write(refused, number, lambda: True, refused.count)
-            read = None if job.read is None else job.read(self._query())
-            if read is not None:
-                count_read(self._query(), number, read)
-            if (read if job.chained else metrics()["rows"]) != 0:
+            read = cache(lambda: None if job.read is None else job.read(self._query()))
+            if job.before and (rows := read()) is not None:
+                count_read(self._query(), number, rows)
+            if job.marked and self._place.ended and (read() if job.chained else metrics()["rows"]) != 0:
                 self._place.goes_on()
         finally:
             if self._kept:

@@ -1,7 +1,6 @@
 """Local files without a process for each: where Hadoop makes a file or a folder it runs `chmod`.
 
-A micro-batch writes some ten files for each partition of a state, and those of its log and its sinks. Each process
-takes 4 ms of processor time, and all together take an eighth of a small micro-batch.
+A micro-batch writes some ten files for each partition of a state, and those of its log and its sinks.
 """
 
 from __future__ import annotations

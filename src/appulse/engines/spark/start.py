@@ -138,6 +138,7 @@ def _planned(
         newest=partial(observed_newest, spark, [one.name for one in known.calls])
         if known.calls and not remote
         else None,
+        marked=ends is not None,
         chained=chained,
         read=partial(rows_read_now, spark) if (chained or before) and not remote else None,
         holder=f", for session {spark.session_id} of Spark Connect" if remote else "",
